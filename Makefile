@@ -1,0 +1,60 @@
+# Two commands on a fresh machine: `make demo` and `make test`. The rest is for those who work on ipulaunch.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+EXTRAS ?= cpu,test
+
+# Any of the three stacks, in an environment of its own; `find` prints nothing where the interpreter is missing.
+TWIN_PYTHON ?= $(shell .ci/find-python 3.8)
+NEWEST_PYTHON ?= $(shell .ci/find-python 3.13 3.12)
+
+.PHONY: help demo test test-core test-twin test-newest core-twin core-newest lint clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+
+demo: $(VENV)/.ready ## rehearse CosmoFlow for a POD16 on this machine
+	$(BIN)/ipulaunch cosmoflow --pod 16
+
+test: $(VENV)/.ready ## the whole test suite
+	$(BIN)/python -m pytest
+
+test-core: $(VENV)/.ready ## the subset that every stack must pass
+	$(BIN)/python -m pytest -m core
+
+test-twin: ## the whole suite as on a POD: Python 3.8, TensorFlow 2.6.3
+	$(call on_stack,$(TWIN_PYTHON),.venv-twin,3.8,test)
+
+test-newest: ## the whole suite on Python 3.12 or newer, with the newest TensorFlow and tf-keras
+	$(call on_stack,$(NEWEST_PYTHON),.venv-newest,3.12 or newer,test)
+
+core-twin: ## the core subset on the twin stack
+	$(call on_stack,$(TWIN_PYTHON),.venv-twin,3.8,test-core)
+
+core-newest: ## the core subset on the newest stack
+	$(call on_stack,$(NEWEST_PYTHON),.venv-newest,3.12 or newer,test-core)
+
+# $(call on_stack,interpreter,environment,what is needed,target)
+on_stack = @test -n "$(1)" || { echo "no Python $(3) here"; exit 1; }; $(MAKE) --no-print-directory PYTHON=$(1) VENV=$(2) $(4)
+
+lint: $(VENV)/.lint ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean: ## remove what make made
+	rm -rf .venv .venv-twin .venv-newest build *.egg-info
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.ready: setup.cfg pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	@touch $@
+
+# Strict: type checkers see the packages as links under one name.
+$(VENV)/.lint: setup.cfg pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),lint]' --config-settings editable_mode=strict
+	@touch $@ $(VENV)/.ready

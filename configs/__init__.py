@@ -1,0 +1,1 @@
+"""Settings: shipped YAML, the dataclasses that describe it, and the errors of the whole tool."""

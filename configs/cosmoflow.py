@@ -1,0 +1,63 @@
+"""The settings of CosmoFlow: a 3-D convolution network that reads cosmological parameters off matter distributions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.schema import section, setting
+from ipulaunch.configs.sections import Launch, Optimizer, Training
+
+
+@dataclass(frozen=True)
+class CosmoflowModel:
+    """The published network: conv blocks that halve the volume, two dense layers, one output per target."""
+
+    conv_size: int = setting(
+        16, "channels of the first block; doubled in each further one", flag="--conv-size", at_least=1
+    )
+    kernel_size: int = setting(2, "side of the convolution kernels", flag="--kernel-size", at_least=1)
+    n_conv_layers: int = setting(5, "convolution blocks", flag="--n-conv-layers", at_least=1)
+    fc1_size: int = setting(128, "units of the first dense layer", flag="--fc1-size", at_least=1)
+    fc2_size: int = setting(64, "units of the second dense layer", flag="--fc2-size", at_least=1)
+    hidden_activation: str = setting(
+        "LeakyReLU",
+        "activation of every hidden layer",
+        flag="--hidden-activation",
+        choices=("LeakyReLU", "relu", "elu", "selu", "tanh"),
+    )
+    pooling_type: str = setting(
+        "MaxPool3D", "how a block halves the volume", flag="--pooling-type", choices=("MaxPool3D", "AveragePooling3D")
+    )
+    dropout: float = setting(0.2, "share of the dense units dropped in training", flag="--dropout", at_least=0, below=1)
+
+
+@dataclass(frozen=True)
+class CosmoflowData:
+    """The volumes: side x side x side voxels in several redshift channels, with their targets."""
+
+    name: str = setting("synthetic", "where the samples come from", choices=("synthetic",))
+    n_train: int = setting(10000, "training samples", flag="--n-train", at_least=1)
+    n_valid: int = setting(1000, "validation samples", flag="--n-valid", at_least=1)
+    side: int = setting(64, "voxels along one edge of a volume", flag="--side", at_least=1)
+    channels: int = setting(4, "redshift channels of a volume", at_least=1)
+    targets: int = setting(4, "cosmological parameters to predict", at_least=1)
+
+
+@dataclass(frozen=True)
+class CosmoflowSettings:
+    """Everything a CosmoFlow run is made from."""
+
+    launch: Launch = section(Launch)
+    data: CosmoflowData = section(CosmoflowData)
+    model: CosmoflowModel = section(CosmoflowModel)
+    optimizer: Optimizer = section(Optimizer)
+    training: Training = section(Training)
+
+    def __post_init__(self) -> None:
+        side, blocks = self.data.side, self.model.n_conv_layers
+        if side >> blocks == 0:
+            raise SettingsError(
+                f"{blocks} convolution blocks halve a side of {side} voxels to nothing",
+                hint=f"use a data.side of at least {2**blocks}, or fewer model.n_conv_layers",
+            )

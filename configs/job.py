@@ -1,0 +1,64 @@
+"""The job of a run as text: job.yaml in the run directory, and the --set options of a worker line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, List
+
+import yaml
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.schema import build, leaves
+from ipulaunch.configs.tree import Given, assignment, parse_yaml
+from ipulaunch.configs.workloads import Resolved, schema_of
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the instances of a run do: the workload and its settings, on which backend."""
+
+    workload: str
+    backend: str  # "ipu" or "cpu"
+    settings: Any
+
+
+def to_yaml(job: Job) -> str:
+    """The job as text; from_yaml() gives back an equal job."""
+    data: Dict[str, Any] = {"workload": job.workload, "backend": job.backend}
+    data["settings"] = dataclasses.asdict(job.settings)
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+
+
+def from_yaml(text: str, name: str) -> Job:
+    """The job in a text, checked against the schema of its workload."""
+    tree = parse_yaml(text, name)
+    workload, backend, settings = tree.get("workload"), tree.get("backend"), tree.get("settings")
+    if not isinstance(workload, Given) or not isinstance(backend, Given) or not isinstance(settings, dict):
+        raise SettingsError(f"{name} is not a job: it needs workload, backend and settings")
+    if backend.value not in ("ipu", "cpu"):
+        raise SettingsError(f"{backend.origin}: the backend is {backend.value!r}, expected ipu or cpu")
+    return Job(str(workload.value), str(backend.value), build(schema_of(str(workload.value)), settings, {}))
+
+
+def set_options(resolved: Resolved) -> List[str]:
+    """The --set options that turn the shipped settings into these, so that a worker line stands alone."""
+    options: List[str] = []
+    for leaf in leaves(type(resolved.settings)):
+        origin = resolved.origins[leaf.key]
+        if origin != "default" and not origin.startswith("configs/"):
+            value: Any = resolved.settings
+            for name in leaf.key.split("."):
+                value = getattr(value, name)
+            options += ["--set", f"{leaf.key}={_written(leaf.key, value)}"]
+    return options
+
+
+def _written(key: str, value: object) -> str:
+    """A value so that assignment() reads back the same."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    given = assignment(f"{key}={text}", "--set")
+    while isinstance(given, dict):
+        (given,) = given.values()  # type: ignore[assignment]
+    return text if isinstance(given, Given) and given.value == value else json.dumps(value)

@@ -1,0 +1,55 @@
+"""The catalogue of systems, as shipped in pods.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.schema import build, setting
+from ipulaunch.configs.tree import Given, Tree, read_yaml
+
+
+@dataclass(frozen=True)
+class PodEntry:
+    """One system of the catalogue."""
+
+    family: str = setting("IPU-POD", "product family")
+    ipus: int = setting(0, "IPUs", at_least=1)
+    machines: int = setting(0, "IPU-Machines", at_least=1)
+    ilds: int = setting(1, "IPU-Link domains", at_least=1)
+    hosts: int = setting(1, "hosts when none are named", at_least=1)
+    max_hosts: int = setting(1, "hosts the build guides allow", at_least=1)
+
+
+@dataclass(frozen=True)
+class HostEntry:
+    """The host assumed where none can be looked at."""
+
+    numa_nodes: int = setting(1, "NUMA nodes", at_least=1)
+    cores_per_node: int = setting(1, "physical cores of a NUMA node", at_least=1)
+    threads_per_core: int = setting(1, "hardware threads of a core", at_least=1)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All systems by name, and the reference host."""
+
+    reference_host: HostEntry
+    pods: Dict[str, PodEntry]
+
+
+def read_catalogue() -> Catalogue:
+    """The catalogue shipped with the package."""
+    tree = read_yaml(Path(__file__).with_name("pods.yaml"), shown_as="configs/pods.yaml")
+    entries = _section(tree, "pods")
+    pods = {name.replace("_", "-"): build(PodEntry, _section(entries, name), {}) for name in entries}
+    return Catalogue(build(HostEntry, _section(tree, "reference_host"), {}), pods)
+
+
+def _section(tree: Tree, name: str) -> Tree:
+    value = tree.get(name, {})
+    if isinstance(value, Given):
+        raise SettingsError(f"{value.origin}: {name} is not a section")
+    return value

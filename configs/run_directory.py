@@ -1,0 +1,63 @@
+"""The run directory: where the plan, the job, the records and the checkpoints of one run lie."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The paths of one run; nothing is made before someone writes."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def job(self) -> Path:
+        return self.path / "job.yaml"
+
+    @property
+    def command(self) -> Path:
+        return self.path / "command.txt"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def instance(self, index: int) -> Path:
+        return self.path / f"instance-{index:03}"
+
+    def log(self, index: int) -> Path:
+        return self.instance(index) / "log.txt"
+
+    def events(self, index: int) -> Path:
+        return self.instance(index) / "events.jsonl"
+
+    def error(self, index: int) -> Path:
+        return self.instance(index) / "error.json"
+
+    def done(self, index: int) -> Path:
+        return self.instance(index) / "done.json"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader sees all of it or nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,1 @@
+"""Samples, their order, and the tf.data streams that feed an instance."""

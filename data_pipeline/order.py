@@ -1,0 +1,50 @@
+"""The order of samples: a function of (seed, epoch, position) alone, so that no instance ever asks another."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+import numpy as np
+
+from ipulaunch.topology import Batch
+from ipulaunch.topology.popdist import Place
+
+
+def epoch_order(samples: int, seed: int, epoch: int) -> np.ndarray:
+    """The permutation of 0..samples-1 that an epoch trains in.
+
+    Sorting Philox's raw stream, and not Generator.permutation: numpy promises the raw stream to stay the same in
+    every version, and a run may resume under another one.
+    """
+    keys = np.random.Philox(key=np.array([seed, epoch], np.uint64)).random_raw(samples)
+    return np.argsort(keys, kind="stable")
+
+
+def training_ids(order: np.ndarray, batch: Batch, place: Place, *, by_replica: bool) -> np.ndarray:
+    """The samples one instance trains on in an epoch: a row per micro-batch.
+
+    In an update an IPU infeed hands out step after step, within a step a micro-batch to each replica; the CPU
+    backend runs one replica after the other (`by_replica`). Which sample meets which replica is the same.
+    """
+    updates = len(order) // batch.global_size
+    whole = order[: updates * batch.global_size]
+    cube = whole.reshape(updates, batch.accumulation, batch.replicas, batch.micro_size)
+    mine = cube[:, :, place.first_replica : place.first_replica + place.local_replicas]
+    if by_replica:
+        mine = mine.swapaxes(1, 2)
+    return mine.reshape(-1, batch.micro_size)
+
+
+def validation_ids(samples: int, batch: Batch, place: Place) -> Tuple[np.ndarray, np.ndarray]:
+    """The samples one instance validates, and their weights: padding to whole micro-batches weighs 0."""
+    per_step = batch.micro_size * batch.replicas
+    steps = -(-samples // per_step)
+    ids = np.arange(steps * per_step)
+    weights = (ids < samples).astype(np.float32)
+    ids = np.minimum(ids, samples - 1)
+    mine = slice(place.first_replica, place.first_replica + place.local_replicas)
+    shape = (steps, batch.replicas, batch.micro_size)
+    return (
+        ids.reshape(shape)[:, mine].reshape(-1, batch.micro_size),
+        weights.reshape(shape)[:, mine].reshape(-1, batch.micro_size),
+    )

@@ -1,0 +1,1 @@
+"""The command line: plans, commands, and the supervision of what they start."""

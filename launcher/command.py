@@ -1,0 +1,27 @@
+"""A command to run: a list from birth to Popen, text only for eyes and for pasting."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from typing import Dict, Tuple
+
+
+@dataclass(frozen=True)
+class Command:
+    """Arguments, and the variables to set in front of them."""
+
+    argv: Tuple[str, ...]
+    env: Dict[str, str] = field(default_factory=dict)
+
+    def shell(self) -> str:
+        """The command as a line that a POSIX shell reads back as exactly these words."""
+        variables = [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
+        return " ".join([*variables, *(shlex.quote(word) for word in self.argv)])
+
+
+def guard_colons(program: Tuple[str, ...]) -> Tuple[str, ...]:
+    """The program, with a lone `:` among its arguments hidden from mpirun, which would start a new context there."""
+    if ":" not in program:
+        return program
+    return ("/bin/sh", "-c", "exec " + " ".join(shlex.quote(word) for word in program))

@@ -1,0 +1,37 @@
+"""`ipulaunch cosmoflow` and the other workloads: plan, print or run a training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ipulaunch.configs.workloads import SUMMARIES, schema_of
+from ipulaunch.launcher.commands.output import print_launch
+from ipulaunch.launcher.launch import choose_engine, launch_workload
+from ipulaunch.launcher.options import asked_from, launch_options, settings_from, settings_options
+
+
+def make_command(workload: str) -> click.Command:
+    """The command of a workload; its options come from the workload's settings."""
+
+    @click.command(workload, help=SUMMARIES[workload])
+    @launch_options
+    @settings_options(schema_of(workload))
+    @click.pass_context
+    def command(ctx: click.Context, **values: Any) -> None:
+        dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
+        verbose = values.pop("verbose")
+        engine = choose_engine(values["engine"], dry_run)
+        resolved = settings_from(workload, values, on_cpus=engine.name == "openmpi")
+        asked = asked_from(values)
+        if dry_run or as_json:
+            print_launch(launch_workload(resolved, asked, engine, run_dir), as_json)
+            return
+        from ipulaunch.launcher.display import make_display
+        from ipulaunch.launcher.running import carry_out, new_run_path
+
+        path = new_run_path(workload, run_dir)
+        ctx.exit(carry_out(launch_workload(resolved, asked, engine, path), path, make_display(verbose)))
+
+    return command

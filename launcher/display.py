@@ -1,0 +1,167 @@
+"""What a run shows while it runs and when it ends. All of it is talk, so all of it goes to stderr."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, TextIO
+
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.launcher.events import Progress
+from ipulaunch.launcher.launch import Launch
+from ipulaunch.launcher.verdict import Verdict
+
+_PLAIN_INTERVAL_S = 5.0
+_MOST_ROWS = 8  # instances shown one by one
+
+
+class Display:
+    """Plain lines; on a terminal, LiveDisplay draws instead."""
+
+    def __init__(self, stream: TextIO, verbose: bool = False) -> None:
+        self.stream, self.verbose = stream, verbose
+        self.started = time.monotonic()
+        self.last_line = 0.0
+
+    def start(self, launch: Launch, run: RunDirectory) -> None:
+        self.line(launch.engine.about)
+        for note in launch.notes:
+            self.line(f"note: {note}")
+        for warning in launch.solution.warnings:
+            self.line(f"warning: {warning}")
+        self.line(f"plan: {launch.solution.plan.formula}")
+        self.line(f"run: {_short(run.path)}")
+
+    def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
+        """New records have arrived, or some time has passed."""
+        for record in records:
+            if record["instance"] == 0 and record["event"] in ("training", "epoch"):
+                self.milestone(progress, record)
+        now = time.monotonic()
+        if progress.update and now - self.last_line > _PLAIN_INTERVAL_S:
+            self.last_line = now
+            self.line(_position(progress))
+
+    def milestone(self, progress: Progress, record: Mapping[str, Any]) -> None:
+        self.last_line = time.monotonic()
+        if record["event"] == "training":
+            left_out = f"; {record['left_out']} samples left out per epoch" if record["left_out"] else ""
+            self.line(f"training: {record['epochs']} epochs of {record['updates_per_epoch']} weight updates{left_out}")
+        else:
+            self.line(f"epoch {record['epoch']}/{progress.epochs}: {_metrics(progress.metrics)}")
+
+    def echo(self, who: str, line: str) -> None:
+        """A line of an instance's own output."""
+        self.line(f"{who}| {line}")
+
+    def stop(self) -> None:
+        """The run has ended; nothing is drawn any more."""
+
+    def conclude(self, verdict: Verdict, run: RunDirectory, summary: Mapping[str, Any]) -> None:
+        seconds = time.monotonic() - self.started
+        if verdict.exit_code:
+            self.line(f"failed: {verdict.headline}" if verdict.exit_code != 130 else verdict.headline)
+            for detail in verdict.details:
+                self.line(detail)
+        if summary and not verdict.exit_code:
+            rates = summary["samples_per_s_by_instance"]
+            self.line(f"throughput: {summary['samples_per_s']:.1f} samples/s in total")
+            for first in range(0, len(rates), 8):
+                part = [f"{index}: {rate:.1f}" for index, rate in enumerate(rates)][first : first + 8]
+                self.line(f"  by instance  {'  '.join(part)}")
+            self.line(f"final: {_metrics(summary['metrics'])}")
+        word = "done" if verdict.exit_code == 0 else f"exit code {verdict.exit_code}"
+        self.line(f"{word} after {seconds:.0f} s; run directory {_short(run.path)}")
+
+    def line(self, text: str) -> None:
+        self.stream.write(text + "\n")
+        self.stream.flush()
+
+
+class LiveDisplay(Display):
+    """One picture, drawn in place by rich."""
+
+    def __init__(self, stream: TextIO, verbose: bool = False) -> None:
+        super().__init__(stream, verbose)
+        self.live: Optional[Any] = None
+
+    def start(self, launch: Launch, run: RunDirectory) -> None:
+        super().start(launch, run)
+        if launch.job is None:
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        self.live = Live(console=Console(file=self.stream), refresh_per_second=8, transient=True)
+        self.live.start()
+
+    def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
+        for record in records:
+            if record["instance"] == 0 and record["event"] in ("training", "epoch"):
+                self.milestone(progress, record)
+        if self.live is not None:
+            self.live.update(self._picture(progress))
+
+    def stop(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+
+    def line(self, text: str) -> None:
+        if self.live is not None:
+            self.live.console.print(text, markup=False, highlight=False)
+        else:
+            super().line(text)
+
+    def _picture(self, progress: Progress) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        seconds = time.monotonic() - self.started
+        if not progress.total_updates:
+            waiting = f"{len(progress.started)} of {progress.instances} instances have started"
+            return Text(f"{waiting} · {seconds:.0f} s", style="cyan")
+        table = Table.grid(padding=(0, 2))
+        for index in range(min(progress.instances, _MOST_ROWS)):
+            host = progress.started.get(index, {}).get("host", "")
+            rate = f"{progress.rates.get(index, 0):.1f} samples/s"
+            cpus = progress.started.get(index, {}).get("binding", {}).get("cpus", "")
+            update = f"update {progress.updates.get(index, 0)}"
+            table.add_row(f"instance {index}", host, f"cpus {cpus}", update, rate)
+        if progress.instances > _MOST_ROWS:
+            table.add_row(f"+ {progress.instances - _MOST_ROWS} more", "", "", "", "")
+        width = min(40, shutil.get_terminal_size().columns // 2)
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(
+            ProgressBar(total=progress.total_updates, completed=progress.update, width=width),
+            f"{progress.update}/{progress.total_updates} updates",
+            f"{progress.samples_per_s:.1f} samples/s",
+            _metrics({name: value for name, value in progress.metrics.items() if not name.startswith("val_")}),
+            f"{seconds:.0f} s",
+        )
+        return Group(table, bar)
+
+
+def make_display(verbose: bool) -> Display:
+    """A picture on a terminal, plain lines elsewhere."""
+    return (LiveDisplay if sys.stderr.isatty() else Display)(sys.stderr, verbose)
+
+
+def _position(progress: Progress) -> str:
+    rate = f"{progress.samples_per_s:.1f} samples/s"
+    return f"update {progress.update}/{progress.total_updates}, {rate}, {_metrics(progress.metrics)}"
+
+
+def _metrics(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

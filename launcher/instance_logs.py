@@ -1,0 +1,67 @@
+"""Taking the mixed output of all instances apart again, by the tags that Open MPI puts in front."""
+
+from __future__ import annotations
+
+import re
+from typing import BinaryIO, Callable, Dict, List, Optional
+
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.topology import Plan
+
+# `[1,3]<stdout>:text`; Open MPI 5 puts a blank after the colon. Tags also stand within a line, where an instance
+# wrote it in pieces.
+_TAG = re.compile(rb"\[[^\[\],]*,(\d+)\]<(?:stdout|stderr|stddiag)>: ?")
+_LONGEST_LINE = 1 << 16
+
+Echo = Callable[[str, str], None]  # (who, line)
+
+
+class InstanceLogs:
+    """Writes each instance's lines to its own log.txt; lines of nobody go to engine.txt."""
+
+    def __init__(self, run: RunDirectory, plan: Plan, echo: Optional[Echo] = None) -> None:
+        self.run, self.plan, self.echo = run, plan, echo
+        self.files: Dict[int, BinaryIO] = {}
+        self.partial: Dict[int, bytes] = {}
+        self.engine = (run.path / "engine.txt").open("ab", buffering=0)
+        self.engine_lines: List[str] = []
+        self.last = -1
+
+    def feed(self, line: bytes) -> None:
+        """One line of output, as the engine wrote it."""
+        parts = _TAG.split(line)
+        if parts[0]:
+            self._take(self.last if len(parts) > 1 and not line.startswith(b"[") else -1, parts[0])
+        for instance, text in zip(parts[1::2], parts[2::2]):
+            self.last = int(instance)
+            self._take(self.last, text)
+
+    def close(self) -> None:
+        for instance in list(self.partial):
+            self._take(instance, b"\n")
+        for file in self.files.values():
+            file.close()
+        self.engine.close()
+
+    def _take(self, instance: int, text: bytes) -> None:
+        held = self.partial.pop(instance, b"") + text
+        if not held.endswith(b"\n") and len(held) < _LONGEST_LINE:
+            self.partial[instance] = held
+            return
+        if not held.strip(b"\n") and text == b"\n" and instance == -1:
+            return
+        self._write(instance, held)
+
+    def _write(self, instance: int, text: bytes) -> None:
+        if 0 <= instance < self.plan.instances:
+            if instance not in self.files:
+                self.run.instance(instance).mkdir(exist_ok=True)
+                self.files[instance] = self.run.log(instance).open("ab", buffering=0)
+            self.files[instance].write(text)
+            who = f"{self.plan.placements[instance].host}:{instance}"
+        else:
+            self.engine.write(text)
+            self.engine_lines = [*self.engine_lines[-20:], text.decode(errors="replace").rstrip("\n")]
+            who = "engine"
+        if self.echo:
+            self.echo(who, text.decode(errors="replace").rstrip("\n"))

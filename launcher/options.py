@@ -1,0 +1,154 @@
+"""The options that commands share, and what they become."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import click
+
+from ipulaunch.configs.schema import Leaf, leaves
+from ipulaunch.configs.tree import assign, assignment
+from ipulaunch.configs.workloads import Resolved, resolve, schema_of
+from ipulaunch.launcher.launch import Asked
+from ipulaunch.launcher.poprun_options import parse_sdk
+
+Decorator = Callable[[Any], Any]
+
+_CLICK_TYPES = {"int": int, "float": float, "str": str, "bool": bool}
+
+_WHERE: List[Decorator] = [
+    click.option(
+        "--pod", metavar="SIZE|NAME", help="The POD: 4, 8, 16, 32, 64, 128, 256, or a name such as bow-pod64."
+    ),
+    click.option("--ipus", type=click.IntRange(1), help="IPUs to use: a part of the POD, or a system without a name."),
+    click.option("--hosts", metavar="LIST", help="Hosts: a,b or host[0-3]. Default: this machine."),
+    click.option("--hostfile", type=click.Path(path_type=Path), help="A file with one host per line."),
+    click.option("--host-layout", metavar="NODESxCORES", help="NUMA nodes and cores of a host, e.g. 8x16."),
+    click.option("--num-ilds", "ilds", type=click.IntRange(1), help="IPU-Link domains. Default: one per 64 IPUs."),
+    click.option("--oversubscribe", is_flag=True, help="Allow more instances than cores."),
+    click.option("--engine", type=click.Choice(["poprun", "openmpi"]), help="What starts the instances."),
+]
+
+_POPRUN: List[Decorator] = [
+    click.option("--sdk-version", "sdk", metavar="X.Y", help="The Poplar SDK to write the poprun line for."),
+    click.option("--vipu-partition", metavar="NAME", help="V-IPU partition."),
+    click.option("--vipu-server-host", metavar="HOST", help="V-IPU controller."),
+    click.option("--vipu-server-port", type=click.IntRange(1, 65535), help="Its port."),
+    click.option("--vipu-server-timeout", type=click.IntRange(1), help="Seconds to wait for it."),
+    click.option("--vipu-allocation", metavar="NAME", help="Allocation to make the partition in (SDK 3.2 and later)."),
+    click.option("--vipu-cluster", metavar="NAME", help="Cluster to make the partition in (before SDK 3.2)."),
+    click.option(
+        "--update-partition/--no-update-partition", default=None, help="Change a partition that does not fit."
+    ),
+    click.option("--reset-partition/--no-reset-partition", default=None, help="Reset the partition first."),
+    click.option("--remove-partition/--no-remove-partition", default=None, help="Remove a partition poprun made."),
+    click.option("--executable-cache-path", metavar="DIR", help="Where compiled programs are kept."),
+    click.option("--host-subnet", metavar="CIDR", help="Network between the hosts."),
+    click.option("--offline-mode", is_flag=True, help="Run without IPUs, to compile only."),
+    click.option("--print-topology", is_flag=True, help="Let poprun print its own table."),
+]
+
+_HOW: List[Decorator] = [
+    click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="A variable for the instances."),
+    click.option("--mpi-global-args", multiple=True, metavar="TEXT", help="Options for mpirun as a whole."),
+    click.option("--mpi-local-args", multiple=True, metavar="TEXT", help="mpirun options of every instance."),
+    click.option(
+        "--allow-run-as-root/--no-allow-run-as-root", default=None, help="Default: allowed when you are root."
+    ),
+    click.option("--openmpi-version", type=click.IntRange(4, 5), help="The Open MPI to write the mpirun line for."),
+    click.option("--python", metavar="PATH", help="The Python of the instances."),
+]
+
+_RUN: List[Decorator] = [
+    click.option("--dry-run", is_flag=True, help="Print the command and stop."),
+    click.option("--json", "as_json", is_flag=True, help="With --dry-run: plan and command as JSON."),
+    click.option("--run-dir", type=click.Path(path_type=Path), help="Where the run lies. Default: runs/NAME-TIME."),
+    click.option("--verbose", "-v", is_flag=True, help="Show the output of all instances."),
+]
+
+_FROM: List[Decorator] = [
+    click.option(
+        "--rehearsal/--no-rehearsal", default=None, help="The small job or the full one. Default: small on CPUs."
+    ),
+    click.option("--config-path", type=click.Path(path_type=Path), help="A YAML file with settings of your own."),
+    click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting: data.n_train=64."),
+]
+
+POPRUN_FIELDS = (
+    "vipu_partition",
+    "vipu_server_host",
+    "vipu_server_port",
+    "vipu_server_timeout",
+    "vipu_allocation",
+    "vipu_cluster",
+    "update_partition",
+    "reset_partition",
+    "remove_partition",
+    "executable_cache_path",
+    "host_subnet",
+    "offline_mode",
+    "print_topology",
+)
+
+
+def where_options(command: Any) -> Any:
+    """Options that say which system, hosts and engine."""
+    return _decorate(command, _WHERE)
+
+
+def launch_options(command: Any) -> Any:
+    """Options that say how the engine is called and what becomes of the run."""
+    return _decorate(command, _WHERE + _RUN + _HOW + _POPRUN)
+
+
+def settings_options(schema: type) -> Decorator:
+    """An option for every setting of a workload that has one, --set for all of them, and where they start from."""
+
+    def decorate(command: Any) -> Any:
+        options = [_setting_option(leaf) for leaf in leaves(schema) if leaf.about["flag"]]
+        return _decorate(command, [*_FROM, *options])
+
+    return decorate
+
+
+def _decorate(command: Any, options: List[Decorator]) -> Any:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _setting_option(leaf: Leaf) -> Decorator:
+    kind: Any = leaf.kind[9:-1] if leaf.kind.startswith("Optional[") else leaf.kind
+    kwargs: Dict[str, Any] = {"default": None, "help": leaf.about["help"][:1].upper() + leaf.about["help"][1:] + "."}
+    if kind != "bool":
+        kwargs["type"] = click.Choice(leaf.about["choices"]) if leaf.about["choices"] else _CLICK_TYPES[kind]
+    return click.option(leaf.about["flag"], leaf.key.replace(".", "__"), **kwargs)
+
+
+def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool) -> Resolved:
+    """The settings in force for a command line; takes its options out of `values`."""
+    schema = schema_of(workload)
+    layers = [assignment(text, "--set") for text in values.pop("assignments")]
+    for leaf in leaves(schema):
+        value = values.pop(leaf.key.replace(".", "__"), None)
+        if value is not None:
+            layers.append(assign(leaf.key, value, leaf.about["flag"].split("/")[0]))
+    rehearsal = values.pop("rehearsal")
+    return resolve(
+        workload,
+        rehearsal=on_cpus if rehearsal is None else rehearsal,
+        config_path=values.pop("config_path"),
+        environ=os.environ,
+        overrides=layers,
+    )
+
+
+def asked_from(values: Dict[str, Any]) -> Asked:
+    """What the shared options ask for; takes them out of `values`."""
+    poprun = {name: values.pop(name) for name in POPRUN_FIELDS if name in values}
+    sdk = values.pop("sdk", None)
+    names: Tuple[str, ...] = tuple(Asked.__dataclass_fields__)
+    given = {name: values.pop(name) for name in names if name in values}
+    return Asked(**given, sdk=parse_sdk(sdk) if sdk else None, poprun=poprun)

@@ -1,0 +1,80 @@
+"""How a run ended: good only if the engine and every instance say so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+from ipulaunch.configs.errors import INTERRUPTED, JobError
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.topology import Plan
+
+_LOG_LINES = 12
+_LOG_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The end of a run in words and as an exit code."""
+
+    exit_code: int
+    headline: str
+    details: Tuple[str, ...] = ()
+
+
+def judge(run: RunDirectory, plan: Plan, code: int, interrupted: bool, engine_lines: List[str], ours: bool) -> Verdict:
+    """The verdict from the engine's exit code and the records; `ours` are workers that must leave done.json."""
+    if interrupted:
+        return Verdict(INTERRUPTED, "interrupted: every instance was ended")
+    first = _first_error(run, plan)
+    if first is not None:
+        instance, record = first
+        headline = f"{_who(plan, instance)} failed first: {record.get('type')}: {record.get('message')}"
+        hint = [f"hint: {record['hint']}"] if record.get("hint") else []
+        details = [*hint, *_log_tail(run, instance)]
+        return Verdict(int(record.get("exit_code", JobError.exit_code)), headline, tuple(details))
+    missing = [p.instance for p in plan.placements if not run.done(p.instance).exists()] if ours else []
+    if code == 0 and not missing:
+        return Verdict(0, "done")
+    if code == 0:
+        headline = (
+            f"{_who(plan, missing[0])} ended without its done.json ({len(missing)} of {plan.instances} have none)"
+        )
+    else:
+        headline = f"the engine ended with exit code {code}"
+        silent = f"; no record of an error on {_who(plan, missing[0])}" if missing else ""
+        headline += silent
+    details = [f"engine: {line}" for line in engine_lines if line.strip()]
+    details += _log_tail(run, missing[0]) if missing else []
+    return Verdict(JobError.exit_code, headline, tuple(details))
+
+
+def _who(plan: Plan, instance: int) -> str:
+    return f"{plan.placements[instance].host}:{instance}"
+
+
+def _first_error(run: RunDirectory, plan: Plan) -> Optional[Tuple[int, Dict[str, Any]]]:
+    """The earliest error record, by its nanoseconds."""
+    found = []
+    for placement in plan.placements:
+        try:
+            record = json.loads(run.error(placement.instance).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        found.append((record.get("time_ns", 0), placement.instance, record))
+    if not found:
+        return None
+    _, instance, record = min(found, key=lambda item: item[:2])
+    return instance, record
+
+
+def _log_tail(run: RunDirectory, instance: int) -> List[str]:
+    try:
+        with run.log(instance).open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _LOG_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()[-_LOG_LINES:]
+    except OSError:
+        lines = []
+    return [f"  | {line}" for line in lines] + [f"log: {run.log(instance)}"]

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Optional
+
+import pytest
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.schema import build, leaves, section, setting
+from ipulaunch.configs.tree import Given, assign, parse_yaml
+
+
+@dataclass(frozen=True)
+class Data:
+    n_train: int = setting(100, "training samples", flag="--n-train", at_least=1)
+    side: Optional[int] = setting(None, "voxels along one edge", at_least=1)
+
+
+@dataclass(frozen=True)
+class Settings:
+    data: Data = section(Data)
+    rate: float = setting(0.5, "learning rate", above=0)
+    momentum: float = setting(0.0, "momentum", at_least=0, below=1)
+    optimizer: str = setting("sgd", "the optimizer", choices=("adam", "sgd"))
+    shuffle: bool = setting(True, "shuffle the samples")
+    title: str = setting("", "the title")
+    note: Optional[str] = setting(None, "a remark")
+    limit: Optional[float] = setting(None, "a limit")
+
+
+def built(text: str) -> Settings:
+    return build(Settings, parse_yaml(text, "my.yaml"), {})
+
+
+def refusal(text: str) -> SettingsError:
+    with pytest.raises(SettingsError) as caught:
+        built(text)
+    return caught.value
+
+
+def test_nothing_given_means_all_defaults() -> None:
+    origins: Dict[str, str] = {}
+    assert build(Settings, {}, origins) == Settings()
+    assert set(origins.values()) == {"default"}
+
+
+def test_every_key_has_an_origin() -> None:
+    origins: Dict[str, str] = {}
+    build(Settings, parse_yaml("rate: 1\ndata:\n  side: 8\n", "my.yaml"), origins)
+    assert list(origins) == [leaf.key for leaf in leaves(Settings)]
+    given = {key: origin for key, origin in origins.items() if origin != "default"}
+    assert given == {"rate": "my.yaml:1", "data.side": "my.yaml:3"}
+
+
+def test_leaves_come_in_the_order_of_the_schema() -> None:
+    found = [(leaf.key, leaf.kind, leaf.default) for leaf in leaves(Settings)]
+    assert found[:3] == [("data.n_train", "int", 100), ("data.side", "Optional[int]", None), ("rate", "float", 0.5)]
+    assert next(leaves(Settings)).about["flag"] == "--n-train"
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "value"),
+    [
+        ("data.n_train", 7, 7),
+        ("data.n_train", "7", 7),
+        ("data.side", None, None),
+        ("data.side", 8, 8),
+        ("rate", 2, 2.0),
+        ("rate", "1e-3", 0.001),
+        ("momentum", 0, 0.0),
+        ("momentum", 0.999, 0.999),
+        ("optimizer", "adam", "adam"),
+        ("shuffle", False, False),
+        ("shuffle", "off", False),
+        ("shuffle", "Yes", True),
+        ("shuffle", 0, False),
+        ("title", "12", "12"),
+        ("note", None, None),
+        ("limit", "3", 3.0),
+    ],
+)
+def test_value_is_taken(key: str, given: object, value: object) -> None:
+    settings = build(Settings, assign(key, given, "--set"), {})
+    found: object = settings
+    for word in key.split("."):
+        found = getattr(found, word)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "expected"),
+    [
+        ("data.n_train", "many", "a whole number of at least 1"),
+        ("data.n_train", "", "a whole number of at least 1"),
+        ("data.n_train", 2.5, "a whole number of at least 1"),
+        ("data.n_train", True, "a whole number of at least 1"),
+        ("data.n_train", None, "a whole number of at least 1"),
+        ("data.n_train", [1], "a whole number of at least 1"),
+        ("data.n_train", 0, "a whole number of at least 1"),
+        ("data.side", -8, "a whole number of at least 1"),
+        ("rate", "fast", "a number above 0"),
+        ("rate", 0, "a number above 0"),
+        ("rate", float("inf"), "a number above 0"),
+        ("rate", float("nan"), "a number above 0"),
+        ("rate", False, "a number above 0"),
+        ("momentum", 1, "a number of at least 0 below 1"),
+        ("momentum", -0.1, "a number of at least 0 below 1"),
+        ("optimizer", "adm", "one of adam, sgd"),
+        ("optimizer", 3, "one of adam, sgd"),
+        ("shuffle", "maybe", "true or false"),
+        ("shuffle", 2, "true or false"),
+        ("shuffle", None, "true or false"),
+        ("title", 12, "text"),
+        ("title", None, "text"),
+        ("note", ["a"], "text"),
+        ("limit", [], "a number"),
+    ],
+)
+def test_wrong_value_names_key_value_and_what_is_expected(key: str, given: object, expected: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        build(Settings, assign(key, given, "my.yaml:4"), {})
+    assert caught.value.message == f"my.yaml:4: {key} is {given!r}, expected {expected}"
+    assert caught.value.hint
+
+
+def test_number_too_large_for_a_float_is_refused() -> None:
+    assert refusal(f"rate: 1{400 * '0'}").message.endswith("expected a number above 0")
+
+
+def test_wrong_choice_is_answered_with_the_near_one() -> None:
+    assert refusal("optimizer: adma").hint == "did you mean adam?"
+
+
+def test_wrong_value_is_answered_with_its_meaning() -> None:
+    assert refusal("data: {n_train: x}").hint == "training samples"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        pytest.param("\nrat: 1", "my.yaml:2: rat is not a setting", "did you mean rate?", id="top"),
+        pytest.param(
+            "data:\n  ntrain: 1", "my.yaml:2: data.ntrain is not a setting", "did you mean data.n_train?", id="nested"
+        ),
+        pytest.param(
+            "n_train: 1", "my.yaml:1: n_train is not a setting", "did you mean data.n_train?", id="no section"
+        ),
+        pytest.param("\ndat: {n_train: 1}", "my.yaml:2: dat is not a setting", "did you mean data?", id="section"),
+        pytest.param(
+            "dat:\n  n_train: 1", "my.yaml:1: dat is not a setting", "did you mean data?", id="section's line"
+        ),
+        pytest.param("\ndat: {}", "my.yaml:2: dat is not a setting", "did you mean data?", id="empty section"),
+        pytest.param("\ndat: []", "my.yaml:2: dat is not a setting", "did you mean data?", id="empty list"),
+    ],
+)
+def test_unknown_key_is_answered_with_the_near_miss(text: str, message: str, hint: str) -> None:
+    error = refusal(text)
+    assert (error.message, error.hint) == (message, hint)
+
+
+def test_unknown_key_with_nothing_near_lists_all() -> None:
+    hint = refusal("zzz: 1").hint
+    assert all(leaf.key in hint for leaf in leaves(Settings))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("data: 5", "my.yaml:1: data is 5, expected a section with n_train, side", id="value for section"),
+        pytest.param("\ndata:", "my.yaml:2: data is None, expected a section with n_train, side", id="bare section"),
+        pytest.param("\nrate: {a: 1}", "my.yaml:2: rate is one value, not a section", id="section for value"),
+        pytest.param("\nrate: {}", "my.yaml:2: rate is one value, not a section", id="empty section for value"),
+    ],
+)
+def test_section_and_value_are_not_confused(text: str, message: str) -> None:
+    assert refusal(text).message == message
+
+
+def test_empty_section_keeps_the_defaults() -> None:
+    assert built("data: {}") == Settings()
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        Settings().rate = 1.0  # type: ignore[misc]
+
+
+def test_origin_of_an_override_is_kept() -> None:
+    origins: Dict[str, str] = {}
+    build(Settings, {"rate": Given(1, "--set")}, origins)
+    assert origins["rate"] == "--set"

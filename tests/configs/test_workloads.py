@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Dict, List, Optional
+
+import pytest
+
+import ipulaunch.configs
+from ipulaunch.configs.errors import SettingsError, UsageError
+from ipulaunch.configs.schema import leaves
+from ipulaunch.configs.tree import Tree, assignment
+from ipulaunch.configs.workloads import SUMMARIES, WORKLOADS, Resolved, resolve, schema_of
+
+SHIPPED = Path(ipulaunch.configs.__file__).parent
+
+
+def mine(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "my.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+YOURS = "data: {n_train: 3}\n"
+YOURS_REHEARSED = "data: {n_train: 3}\nrehearsal:\n  data: {n_train: 4}\n"
+ENVIRON = {"IPULAUNCH_DATA__N_TRAIN": "5"}
+OVERRIDES = [assignment("data.n-train=6", "--set"), assignment("data.n_train=7", "--n-train")]
+
+
+@pytest.mark.parametrize(
+    ("rehearsal", "file", "environ", "overrides", "value", "origin"),
+    [
+        pytest.param(False, YOURS, {}, [], 3, "my.yaml:1", id="your file"),
+        pytest.param(True, YOURS, {}, [], 3, "my.yaml:1", id="your file over the shipped rehearsal"),
+        pytest.param(False, YOURS_REHEARSED, {}, [], 3, "my.yaml:1", id="your rehearsal outside of one"),
+        pytest.param(True, YOURS_REHEARSED, {}, [], 4, "my.yaml:3", id="your rehearsal"),
+        pytest.param(True, YOURS_REHEARSED, ENVIRON, [], 5, "IPULAUNCH_DATA__N_TRAIN", id="environment"),
+        pytest.param(True, YOURS_REHEARSED, ENVIRON, OVERRIDES[:1], 6, "--set", id="override"),
+        pytest.param(True, YOURS_REHEARSED, ENVIRON, OVERRIDES, 7, "--n-train", id="last override"),
+    ],
+)
+def test_each_layer_wins_over_those_below(
+    rehearsal: bool,
+    file: str,
+    environ: Dict[str, str],
+    overrides: List[Tree],
+    value: int,
+    origin: str,
+    tmp_path: Path,
+) -> None:
+    path = mine(tmp_path, file) if file else None
+    found = resolve("cosmoflow", rehearsal=rehearsal, config_path=path, environ=environ, overrides=overrides)
+    assert found.settings.data.n_train == value
+    assert found.origins["data.n_train"].replace(f"{tmp_path}/", "") == origin
+    assert found.rehearsal is rehearsal
+
+
+@pytest.mark.parametrize("rehearsal", [False, True], ids=["run", "rehearsal"])
+def test_shipped_value_points_at_its_line(rehearsal: bool) -> None:
+    found = resolve("cosmoflow", rehearsal=rehearsal)
+    name, line = found.origins["data.n_train"].split(":")
+    lines = (SHIPPED / "cosmoflow.yaml").read_text(encoding="utf-8").splitlines()
+    assert name == "configs/cosmoflow.yaml"
+    assert lines[int(line) - 1].strip() == f"n_train: {found.settings.data.n_train}"
+    assert (int(line) > lines.index("rehearsal:")) is rehearsal
+
+
+def test_a_layer_changes_only_the_keys_it_gives(tmp_path: Path) -> None:
+    before = resolve("cosmoflow", rehearsal=True)
+    after = resolve("cosmoflow", rehearsal=True, config_path=mine(tmp_path, YOURS))
+    data = dataclasses.replace(before.settings.data, n_train=3)
+    assert after.settings == dataclasses.replace(before.settings, data=data)
+    assert {key for key in before.origins if before.origins[key] != after.origins[key]} == {"data.n_train"}
+
+
+def test_every_key_has_an_origin() -> None:
+    found = resolve("cosmoflow", rehearsal=False)
+    assert list(found.origins) == [leaf.key for leaf in leaves(schema_of("cosmoflow"))]
+
+
+@pytest.mark.parametrize("rehearsal", [False, True], ids=["run", "rehearsal"])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("rehearsal:\n  data: {n_trian: 1}", ":2: data.n_trian is not a setting", id="unknown key"),
+        pytest.param("rehearsal:\n  data: {n_train: x}", ":2: data.n_train is 'x', expected", id="wrong type"),
+        pytest.param("\nrehearsal: 5", ":2: rehearsal is", id="not a section"),
+        pytest.param("data: {side: 8}\nrehearsal:\n  data: 3", ":3: data is 3, expected a section", id="value"),
+        pytest.param("rehearsal:\n  rehearsal:\n    data: {side: 8}", "rehearsal is not a setting", id="inside itself"),
+    ],
+)
+def test_wrong_rehearsal_section_is_refused_in_and_outside_a_rehearsal(
+    text: str, message: str, rehearsal: bool, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        resolve("cosmoflow", rehearsal=rehearsal, config_path=mine(tmp_path, text))
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("rehearsal", [False, True], ids=["run", "rehearsal"])
+def test_wrong_value_is_refused_though_a_later_layer_hides_it(rehearsal: bool, tmp_path: Path) -> None:
+    path = mine(tmp_path, "data: {n_train: many}\nrehearsal:\n  data: {n_train: 8}\n")
+    with pytest.raises(SettingsError, match=r"my\.yaml:1: data\.n_train is 'many'"):
+        resolve("cosmoflow", rehearsal=rehearsal, config_path=path, overrides=[assignment("data.n_train=6", "--set")])
+
+
+def test_values_that_fit_only_together_may_come_from_two_layers(tmp_path: Path) -> None:
+    path, override = mine(tmp_path, "data: {side: 8}"), assignment("model.n_conv_layers=3", "--set")
+    model = resolve("cosmoflow", rehearsal=False, config_path=path, overrides=[override]).settings.model
+    assert model.n_conv_layers == 3
+
+
+@pytest.mark.parametrize(
+    ("overrides", "numbers"),
+    [
+        pytest.param(["data.side=8", "model.n_conv_layers=4"], ["8 voxels", "4 convolution blocks"], id="side"),
+        pytest.param(["optimizer.momentum=0.9", "optimizer.name=adam"], ["momentum 0.9", "adam"], id="momentum"),
+    ],
+)
+def test_values_that_do_not_fit_together_are_refused(overrides: List[str], numbers: List[str]) -> None:
+    with pytest.raises(SettingsError) as caught:
+        resolve("cosmoflow", rehearsal=False, overrides=[assignment(text, "--set") for text in overrides])
+    assert all(number in caught.value.message for number in numbers)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("environ", "overrides", "message", "hint"),
+    [
+        pytest.param(
+            {"IPULAUNCH_DATA__NTRAIN": "1"},
+            [],
+            "IPULAUNCH_DATA__NTRAIN: data.ntrain is not a setting",
+            "did you mean data.n_train?",
+            id="unknown variable",
+        ),
+        pytest.param(
+            {"IPULAUNCH_DATA__N_TRAIN": ""},
+            [],
+            "IPULAUNCH_DATA__N_TRAIN: data.n_train is '', expected a whole number of at least 1",
+            "training samples",
+            id="empty variable",
+        ),
+        pytest.param(
+            {},
+            ["optimizer.nme=sgd"],
+            "--set: optimizer.nme is not a setting",
+            "did you mean optimizer.name?",
+            id="unknown override",
+        ),
+        pytest.param(
+            {},
+            ["optimizer.name=sdg"],
+            "--set: optimizer.name is 'sdg', expected one of adadelta, adam, sgd",
+            "did you mean sgd?",
+            id="wrong choice",
+        ),
+        pytest.param(
+            {},
+            ["data..side=8"],
+            "--set: data. is not a setting",
+            None,
+            id="hole in the key",
+        ),
+    ],
+)
+def test_wrong_setting_names_where_it_was_given(
+    environ: Dict[str, str], overrides: List[str], message: str, hint: Optional[str]
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        trees = [assignment(text, "--set") for text in overrides]
+        resolve("cosmoflow", rehearsal=False, environ=environ, overrides=trees)
+    assert caught.value.message == message
+    assert hint is None or caught.value.hint == hint
+
+
+def test_dashes_in_your_file_are_underscores(tmp_path: Path) -> None:
+    path = mine(tmp_path, "training: {micro-batch-size: 2}")
+    assert resolve("cosmoflow", rehearsal=False, config_path=path).settings.training.micro_batch_size == 2
+
+
+def test_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="there is no file"):
+        resolve("cosmoflow", rehearsal=False, config_path=tmp_path / "none.yaml")
+
+
+def test_unknown_workload_is_answered_with_the_near_miss() -> None:
+    with pytest.raises(UsageError, match="there is no workload cosmoflo") as caught:
+        resolve("cosmoflo", rehearsal=False)
+    assert caught.value.hint == "did you mean cosmoflow?"
+
+
+def test_every_workload_has_a_file_and_a_summary() -> None:
+    files = {path.stem for path in SHIPPED.glob("*.yaml")} - {"pods"}
+    assert files == set(WORKLOADS) == set(SUMMARIES)
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.name)
+def test_shipped_file_starts_with_a_header(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    header = lines[: next(number for number, line in enumerate(lines) if not line.startswith("#"))]
+    assert len(header) >= 3
+    assert len(header[0]) > 20
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_header_of_a_workload_gives_hardware_score_and_command(workload: str) -> None:
+    text = (SHIPPED / f"{workload}.yaml").read_text(encoding="utf-8")
+    header = text[: text.index("\nlaunch:")]
+    assert all(f"\n# {word} " in header for word in ("Hardware", "Score"))
+    assert f" ipulaunch {workload} --pod " in header
+
+
+@pytest.mark.parametrize("rehearsal", [False, True], ids=["run", "rehearsal"])
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_shipped_settings_build(workload: str, rehearsal: bool) -> None:
+    found = resolve(workload, rehearsal=rehearsal)
+    assert isinstance(found, Resolved)
+    assert isinstance(found.settings, WORKLOADS[workload])
+
+
+def test_cosmoflow_is_the_published_configuration() -> None:
+    settings = resolve("cosmoflow", rehearsal=False).settings
+    assert (settings.data.side, settings.data.channels, settings.training.micro_batch_size) == (64, 4, 1)
+    assert (settings.optimizer.name, settings.training.num_epochs) == ("adadelta", 30)
+    assert settings.launch.io_bound
+    assert settings.launch.ipus_per_replica == 1
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_rehearsal_keeps_network_optimizer_and_replicas(workload: str) -> None:
+    run, rehearsal = (resolve(workload, rehearsal=flag).settings for flag in (False, True))
+    assert run != rehearsal
+    assert (run.model, run.optimizer) == (rehearsal.model, rehearsal.optimizer)
+    cores = run.launch.min_cores_per_instance
+    assert dataclasses.replace(rehearsal.launch, min_cores_per_instance=cores) == run.launch
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_every_option_belongs_to_one_setting(workload: str) -> None:
+    flags = Counter(leaf.about["flag"] for leaf in leaves(schema_of(workload)) if leaf.about["flag"])
+    assert flags
+    assert set(flags.values()) == {1}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_every_setting_is_explained(workload: str) -> None:
+    assert all(leaf.about["help"] for leaf in leaves(schema_of(workload)))

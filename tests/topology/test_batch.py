@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from typing import Optional
+
+import pytest
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.topology.batch import Batch, make_batch, replica_slice, updates_per_epoch
+
+
+def test_arithmetic_is_shown() -> None:
+    batch = Batch(micro_size=4, replicas=4, accumulation=2)
+    assert batch.global_size == 32
+    assert batch.formula == "global batch 32 = 4 micro-batch x 4 replicas x 2 accumulation"
+
+
+@pytest.mark.parametrize(
+    ("accumulation", "global_size", "expected"),
+    [
+        pytest.param(None, None, 1, id="neither"),
+        pytest.param(3, None, 3, id="accumulation"),
+        pytest.param(None, 64, 4, id="global batch"),
+        pytest.param(None, 16, 1, id="one step"),
+    ],
+)
+def test_accumulation_follows(accumulation: Optional[int], global_size: Optional[int], expected: int) -> None:
+    assert make_batch(2, 8, accumulation, global_size) == (Batch(2, 8, expected), [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "accumulation"),
+    [(1, 16, 1), (15, 16, 1), (17, 16, 1), (23, 16, 1), (24, 32, 2), (39, 32, 2), (40, 48, 3), (1000, 1008, 63)],
+)
+def test_global_batch_is_rounded_to_the_nearest_and_says_so(asked: int, used: int, accumulation: int) -> None:
+    batch, (warning,) = make_batch(2, 8, None, asked)
+    assert (batch.global_size, batch.accumulation) == (used, accumulation)
+    assert warning == (
+        f"a global batch of {asked} is not a multiple of 2 x 8 = 16: using {used} with accumulation {accumulation}"
+    )
+
+
+def test_rounding_is_never_more_than_half_a_step() -> None:
+    for micro in (1, 2, 3):
+        for replicas in (1, 2, 16):
+            for asked in range(1, 200):
+                batch, warnings = make_batch(micro, replicas, None, asked)
+                step = micro * replicas
+                assert batch.accumulation == 1 or 2 * abs(batch.global_size - asked) <= step
+                assert bool(warnings) is (batch.global_size != asked)
+
+
+def test_accumulation_and_global_batch_exclude_each_other() -> None:
+    with pytest.raises(SettingsError, match="global batch 64 and accumulation 4") as caught:
+        make_batch(1, 16, 4, 64)
+    assert "--global-batch-size or --gradient-accumulation-count" in caught.value.hint
+
+
+@pytest.mark.parametrize(("samples", "updates"), [(32, 1), (63, 1), (64, 2), (10000, 312)])
+def test_updates_per_epoch_leave_the_rest_out(samples: int, updates: int) -> None:
+    assert updates_per_epoch(samples, Batch(2, 8, 2)) == updates
+
+
+@pytest.mark.parametrize("samples", [0, 1, 31])
+def test_too_few_samples_are_refused_with_both_numbers(samples: int) -> None:
+    with pytest.raises(SettingsError, match=f"^{samples} training samples .* global batch 32 = ") as caught:
+        updates_per_epoch(samples, Batch(2, 8, 2))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("update", "step", "replica", "expected"),
+    [
+        (0, 0, 0, slice(0, 2)),
+        (0, 0, 3, slice(6, 8)),
+        (0, 1, 0, slice(8, 10)),
+        (0, 2, 3, slice(22, 24)),
+        (1, 0, 0, slice(24, 26)),
+        (5, 1, 2, slice(132, 134)),
+    ],
+)
+def test_place_of_a_replica_in_the_order(update: int, step: int, replica: int, expected: slice) -> None:
+    assert replica_slice(update, step, replica, Batch(micro_size=2, replicas=4, accumulation=3)) == expected
+
+
+def test_slices_of_an_update_cover_its_samples_once() -> None:
+    for batch in (Batch(1, 1, 1), Batch(1, 16, 1), Batch(3, 4, 2), Batch(2, 5, 7)):
+        for update in range(3):
+            taken = [
+                position
+                for step in range(batch.accumulation)
+                for replica in range(batch.replicas)
+                for position in range(*replica_slice(update, step, replica, batch).indices(10**6))
+            ]
+            assert taken == list(range(update * batch.global_size, (update + 1) * batch.global_size))

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import List
+
+import pytest
+
+from ipulaunch.configs.errors import PlanError
+from ipulaunch.topology.rules import RULES, Numbers, check, divisors, refuse
+
+GOOD = Numbers(
+    replicas=16,
+    instances=8,
+    ipus_per_replica=1,
+    system_ipus=16,
+    numa_nodes_per_host=8,
+    cores_per_host=128,
+    min_cores_per_instance=4,
+)
+
+BROKEN = [
+    pytest.param("R1", Numbers(16, 3, 1), ["16 replicas", "3 instances"], "--num-instances 2 or 4", id="R1"),
+    pytest.param("R2", Numbers(4, 8, 1), ["8 instances", "4 replicas"], "--num-instances 4", id="R2 too many"),
+    pytest.param("R2", Numbers(4, 0, 1), ["0 instances", "4 replicas"], "--num-instances", id="R2 none"),
+    pytest.param("R3", Numbers(16, 2, 1, hosts=4), ["2 instances", "4 hosts"], "--num-instances 4", id="R3"),
+    pytest.param("R3", Numbers(16, 8, 1, hosts=3), ["8 instances", "3 hosts"], "hosts", id="R3 no way"),
+    pytest.param("R4", Numbers(8, 8, 4, system_ipus=16), ["= 32 IPUs", "has 16"], "--num-replicas 4", id="R4"),
+    pytest.param(
+        "R4", Numbers(1, 1, 8, system_ipus=4), ["= 8 IPUs", "has 4"], "--ipus-per-replica 4", id="R4 one replica"
+    ),
+    pytest.param("R5", Numbers(12, 4, 1), ["12 replicas", "12 IPUs"], "8 or 16 IPUs", id="R5"),
+    pytest.param("R6", Numbers(1, 1, 32), ["32 IPUs", "1, 2, 4, 8 or 16"], "--ipus-per-replica 16", id="R6"),
+    pytest.param("R8", Numbers(256, 2, 1, ilds=4), ["2 instances", "4 IPU-Link"], "--num-instances 4", id="R8"),
+    pytest.param("R8", Numbers(2, 2, 1, ilds=4), ["2 instances", "4 IPU-Link"], "4 replicas", id="R8 no way"),
+]
+
+ADVICE = [
+    pytest.param("R4", replace(GOOD, replicas=8), ["= 8 IPUs of 16", "8 IPUs stay idle"], "16 replicas", id="R4"),
+    pytest.param("R7", Numbers(64, 8, 1, ilds=8), ["8 IPU-Link", "64 IPUs", "1 is usual"], "use 1", id="R7 many"),
+    pytest.param("R7", Numbers(128, 8, 1, ilds=1), ["1 IPU-Link", "128 IPUs", "2 is usual"], "use 2", id="R7 few"),
+    pytest.param(
+        "R10", replace(GOOD, instances=16), ["16 instances per host", "8 NUMA nodes"], "8 instances or fewer", id="R10"
+    ),
+    pytest.param(
+        "R13", replace(GOOD, cores_per_host=12), ["8 instances on 12 cores", "1.5 each", "the 4"], "fewer", id="R13"
+    ),
+]
+
+
+def test_good_numbers_break_nothing() -> None:
+    assert check(GOOD) == []
+    assert refuse(GOOD) == []
+
+
+def test_every_rule_is_broken_by_a_row() -> None:
+    assert {row.values[0] for row in BROKEN + ADVICE} == set(RULES)
+
+
+@pytest.mark.parametrize(("rule", "numbers", "parts", "hint"), BROKEN)
+def test_hard_rule_refuses_with_both_numbers_and_a_way_out(
+    rule: str, numbers: Numbers, parts: List[str], hint: str
+) -> None:
+    assert [found.rule for found in check(numbers) if found.hard] == [rule]
+    with pytest.raises(PlanError) as caught:
+        refuse(numbers)
+    assert all(part in caught.value.message for part in parts)
+    assert caught.value.message.endswith(f"({rule})")
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(("rule", "numbers", "parts", "hint"), ADVICE)
+def test_soft_rule_warns_with_both_numbers_and_a_way_out(
+    rule: str, numbers: Numbers, parts: List[str], hint: str
+) -> None:
+    (warning,) = refuse(numbers)
+    message, _, advice = warning.partition(f" ({rule}); ")
+    assert all(part in message for part in parts)
+    assert hint in advice
+
+
+@pytest.mark.parametrize(
+    ("numbers", "rules"),
+    [
+        pytest.param(replace(GOOD, instances=16, io_bound=True), [], id="R10 does not hold for IO-bound work"),
+        pytest.param(replace(GOOD, cores_per_host=None), [], id="R13 needs cores"),
+        pytest.param(replace(GOOD, cores_per_host=32), [], id="R13 at the limit"),
+        pytest.param(replace(GOOD, cores_per_host=31), ["R13"], id="R13 below the limit"),
+        pytest.param(replace(GOOD, system_ipus=None), [], id="R4 needs a system"),
+        pytest.param(replace(GOOD, hosts=2, numa_nodes_per_host=4), [], id="R10 counts per host"),
+        pytest.param(Numbers(16, 8, 8, ilds=2), [], id="128 IPUs have two domains"),
+    ],
+)
+def test_limits_of_the_rules(numbers: Numbers, rules: List[str]) -> None:
+    assert [found.rule for found in check(numbers)] == rules
+
+
+def test_hard_findings_come_first() -> None:
+    findings = check(Numbers(12, 5, 3, ilds=2, numa_nodes_per_host=1))
+    hard = [found.hard for found in findings]
+    assert hard == sorted(hard, reverse=True)
+    assert {found.rule for found in findings} == {"R1", "R5", "R6", "R7", "R8", "R10"}
+
+
+def test_instances_that_a_hint_names_are_legal() -> None:
+    named = 0
+    for replicas in (1, 2, 4, 8, 16, 64):
+        for hosts in (1, 2, 3, 4):
+            for ilds in (1, 2, 4):
+                for instances in range(1, 20):
+                    for found in check(Numbers(replicas, instances, 1, hosts=hosts, ilds=ilds)):
+                        match = re.search(r"--num-instances (\d+)(?: or (\d+))?", found.hint)
+                        for word in filter(None, match.groups() if match else ()):
+                            named += 1
+                            legal = Numbers(replicas, int(word), 1, hosts=hosts, ilds=ilds)
+                            assert [f for f in check(legal) if f.hard] == [], (found, legal)
+    assert named > 100
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(1, [1]), (7, [1, 7]), (12, [1, 2, 3, 4, 6, 12]), (16, [1, 2, 4, 8, 16])]
+)
+def test_divisors(number: int, expected: List[int]) -> None:
+    assert divisors(number) == expected

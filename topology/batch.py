@@ -1,0 +1,69 @@
+"""Batch arithmetic, and which position of an epoch's order each replica takes.
+
+With M the micro-batch, R the replicas over all instances and A the accumulation steps, one weight update consumes
+G = M x R x A samples. Position ((a x R) + r) x M + m of an update's samples is sample m of step a on replica r,
+whatever the number of instances: that is what keeps one process and many the same training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Optional, Tuple
+
+from ipulaunch.configs.errors import SettingsError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """How the samples of one weight update are divided."""
+
+    micro_size: int
+    replicas: int
+    accumulation: int
+
+    @property
+    def global_size(self) -> int:
+        return self.micro_size * self.replicas * self.accumulation
+
+    @property
+    def formula(self) -> str:
+        return (
+            f"global batch {self.global_size} = {self.micro_size} micro-batch"
+            f" x {self.replicas} replicas x {self.accumulation} accumulation"
+        )
+
+
+def make_batch(
+    micro_size: int, replicas: int, accumulation: Optional[int], global_size: Optional[int]
+) -> Tuple[Batch, List[str]]:
+    """The batch, and a warning where the global size asked for had to be rounded."""
+    if accumulation is not None and global_size is not None:
+        raise SettingsError(
+            f"global batch {global_size} and accumulation {accumulation} are both given; one follows from the other",
+            hint="give --global-batch-size or --gradient-accumulation-count, not both",
+        )
+    if global_size is None:
+        return Batch(micro_size, replicas, accumulation or 1), []
+    per_step = micro_size * replicas
+    batch = Batch(micro_size, replicas, max(1, (2 * global_size + per_step) // (2 * per_step)))
+    if batch.global_size == global_size:
+        return batch, []
+    asked = f"a global batch of {global_size} is not a multiple of {micro_size} x {replicas} = {per_step}"
+    return batch, [f"{asked}: using {batch.global_size} with accumulation {batch.accumulation}"]
+
+
+def updates_per_epoch(samples: int, batch: Batch) -> int:
+    """Weight updates in one pass over the samples; the rest that fills no batch is left out."""
+    updates = samples // batch.global_size
+    if not updates:
+        raise SettingsError(
+            f"{samples} training samples do not fill one {batch.formula}",
+            hint="give more samples, fewer replicas or less accumulation",
+        )
+    return updates
+
+
+def replica_slice(update: int, step: int, replica: int, batch: Batch) -> slice:
+    """Positions, in the epoch's order, of the samples of one replica in one accumulation step."""
+    start = update * batch.global_size + (step * batch.replicas + replica) * batch.micro_size
+    return slice(start, start + batch.micro_size)

@@ -1,0 +1,111 @@
+"""Host lists as Slurm and PopRun write them: `node[01-03,7],login`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict, Iterator, List, Sequence, Tuple
+
+from ipulaunch.configs.errors import UsageError
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_MOST_HOSTS = 1 << 16
+
+
+def parse(text: str) -> Tuple[str, ...]:
+    """The hosts of a list, in order; a blank after a comma is allowed, a hole or a repetition is not."""
+    hosts: List[str] = []
+    for part in _split(text):
+        if not part.strip():
+            raise UsageError(f"the host list {text!r} has a hole", hint="write a,b or host[0-3]")
+        hosts.extend(_expand(part.strip(), text))
+        if len(hosts) > _MOST_HOSTS:
+            raise UsageError(f"the host list {text!r} names more than {_MOST_HOSTS} hosts")
+    for host in hosts:
+        if not _NAME.fullmatch(host):
+            raise UsageError(f"{host!r} in the host list {text!r} is not a host name or address")
+    return _distinct(hosts, f"the host list {text!r}")
+
+
+def read_file(path: Path) -> Tuple[str, ...]:
+    """The hosts of a file: one per line, `#` starts a comment; what MPI writes after the name is ignored."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the host file {path} cannot be read: {error}") from error
+    hosts: List[str] = []
+    for line in lines:
+        words = line.split("#")[0].split()
+        if words:
+            hosts.extend(parse(words[0]))
+    if not hosts:
+        raise UsageError(f"the host file {path} names no host", hint="write one host per line")
+    return _distinct(hosts, f"the host file {path}")
+
+
+def render(hosts: Sequence[str]) -> str:
+    """The shortest list that parse() turns back into the same hosts: runs of numbers become ranges."""
+    groups: List[Tuple[str, List[str]]] = []
+    for host in hosts:
+        match = re.fullmatch(r"(.*?)(\d+)", host)
+        stem, number = match.groups() if match else (host, "")
+        if number and groups and groups[-1][0] == stem and groups[-1][1] and _follows(groups[-1][1][-1], number):
+            groups[-1][1].append(number)
+        else:
+            groups.append((stem, [number] if number else []))
+    return ",".join(_rendered(stem, numbers) for stem, numbers in groups)
+
+
+def _follows(before: str, number: str) -> bool:
+    return int(number) == int(before) + 1 and str(int(before) + 1).zfill(len(before)) == number
+
+
+def _rendered(stem: str, numbers: List[str]) -> str:
+    if len(numbers) < 2:
+        return stem + "".join(numbers)
+    return f"{stem}[{numbers[0]}-{numbers[-1]}]"
+
+
+def _distinct(hosts: Sequence[str], what: str) -> Tuple[str, ...]:
+    seen: Dict[str, int] = {}
+    for host in hosts:
+        if host in seen:
+            raise UsageError(f"{what} names {host} twice", hint="name each host once; instances are divided evenly")
+        seen[host] = 1
+    return tuple(hosts)
+
+
+def _split(text: str) -> Iterator[str]:
+    """The parts between the commas that stand outside brackets."""
+    depth, start = 0, 0
+    for position, character in enumerate(text):
+        if character in "[]":
+            depth += 1 if character == "[" else -1
+            if depth not in (0, 1):
+                raise UsageError(f"the brackets of the host list {text!r} do not match")
+        elif character == "," and depth == 0:
+            yield text[start:position]
+            start = position + 1
+    if depth:
+        raise UsageError(f"the host list {text!r} has an open bracket")
+    yield text[start:]
+
+
+def _expand(part: str, text: str) -> List[str]:
+    match = re.fullmatch(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)", part)
+    if not match:
+        if "[" in part:
+            raise UsageError(f"{part!r} in the host list {text!r} has more than one bracket")
+        return [part]
+    stem, ranges, tail = match.groups()
+    hosts: List[str] = []
+    for piece in ranges.split(","):
+        numbers = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", piece)
+        if not numbers:
+            raise UsageError(f"{piece!r} in the host list {text!r} is not a number or a range such as 0-3")
+        first, last = numbers.group(1), numbers.group(2) or numbers.group(1)
+        count = int(last) - int(first) + 1
+        if count < 1 or count > _MOST_HOSTS:
+            raise UsageError(f"{piece!r} in the host list {text!r} is not a range of 1 to {_MOST_HOSTS} hosts")
+        hosts.extend(f"{stem}{str(int(first) + step).zfill(len(first))}{tail}" for step in range(count))
+    return hosts

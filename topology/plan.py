@@ -1,0 +1,106 @@
+"""The plan: one launch, fully decided. Nothing downstream computes a number again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, Tuple
+
+from ipulaunch.configs.errors import PlanError
+from ipulaunch.topology import cpulist
+from ipulaunch.topology.batch import Batch
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where one instance runs and which replicas it holds."""
+
+    instance: int
+    host: str
+    local_index: int  # among the instances of its host
+    numa_nodes: Tuple[int, ...]
+    cores: int
+    cpus: str
+    first_replica: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One launch, fully decided."""
+
+    workload: str
+    system: str
+    replicas: int
+    ipus_per_replica: int
+    ilds: int
+    batch: Batch
+    placements: Tuple[Placement, ...]
+    oversubscribed: bool
+
+    @property
+    def instances(self) -> int:
+        return len(self.placements)
+
+    @property
+    def ipus(self) -> int:
+        return self.replicas * self.ipus_per_replica
+
+    @property
+    def replicas_per_instance(self) -> int:
+        return self.replicas // self.instances
+
+    @property
+    def hosts(self) -> Tuple[str, ...]:
+        return tuple(dict.fromkeys(placement.host for placement in self.placements))
+
+    @property
+    def instances_per_host(self) -> int:
+        return self.instances // len(self.hosts)
+
+    @property
+    def formula(self) -> str:
+        """The arithmetic of the plan in one line."""
+        return (
+            f"{self.ipus} IPUs = {self.replicas} replicas x {self.ipus_per_replica};"
+            f" {self.instances} instances x {self.replicas_per_instance} replicas; {self.batch.formula}"
+        )
+
+
+def to_json(plan: Plan) -> str:
+    """The plan as text; from_json() gives back an equal plan."""
+    return json.dumps({"format": _FORMAT, **asdict(plan)}, indent=1) + "\n"
+
+
+def from_json(text: str) -> Plan:
+    """The plan in a text; anything but a complete plan is refused."""
+    try:
+        data: Dict[str, Any] = json.loads(text)
+        if data.pop("format") != _FORMAT:
+            raise ValueError(f"its format is not {_FORMAT}")
+        placements = tuple(_placement(item) for item in data.pop("placements"))
+        plan = Plan(batch=Batch(**data.pop("batch")), placements=placements, **data)
+        _verify(plan)
+        return plan
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise PlanError(f"this is not a plan: {error}", hint="make one with ipulaunch plan --json") from error
+
+
+def _placement(item: Dict[str, Any]) -> Placement:
+    item["numa_nodes"] = tuple(item["numa_nodes"])
+    cpulist.parse(item["cpus"])
+    return Placement(**item)
+
+
+def _verify(plan: Plan) -> None:
+    counts = [plan.replicas, plan.ipus_per_replica, plan.ilds, *asdict(plan.batch).values()]
+    if any(type(count) is not int or count < 1 for count in counts):
+        raise ValueError("its counts are not whole numbers above 0")
+    if not plan.placements or plan.replicas % plan.instances:
+        raise ValueError(f"{plan.replicas} replicas are not divided evenly among {plan.instances} instances")
+    if plan.batch.replicas != plan.replicas:
+        raise ValueError(f"the batch counts {plan.batch.replicas} replicas, the plan {plan.replicas}")
+    for index, placement in enumerate(plan.placements):
+        if (placement.instance, placement.first_replica) != (index, index * plan.replicas_per_instance):
+            raise ValueError(f"instance {index} is not in its place")

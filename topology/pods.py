@@ -1,0 +1,49 @@
+"""Which system a job is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from ipulaunch.configs.errors import PlanError
+from ipulaunch.configs.pods import Catalogue
+
+IPUS_PER_ILD = 64
+
+
+@dataclass(frozen=True)
+class System:
+    """IPUs that one job can have, and the hosts that come with them."""
+
+    name: str
+    ipus: int
+    ilds: int
+    hosts: int
+    max_hosts: Optional[int]  # None where no build guide sets a limit
+
+
+def find(pod: str, catalogue: Catalogue) -> System:
+    """The POD a user means by `16`, `pod16` or `bow-pod16`."""
+    name = pod.lower()
+    if name.isdigit():
+        name = f"pod{name}"
+    entry = catalogue.pods.get(name)
+    if entry is None:
+        raise PlanError(f"there is no POD {pod}", hint=_nearest(pod, catalogue))
+    return System(name, entry.ipus, entry.ilds, entry.hosts, entry.max_hosts)
+
+
+def of_size(ipus: int) -> System:
+    """A system outside the catalogue, told by its number of IPUs."""
+    ilds = max(1, ipus // IPUS_PER_ILD)
+    return System(f"{ipus} IPUs", ipus, ilds, ilds, None)
+
+
+def _nearest(pod: str, catalogue: Catalogue) -> str:
+    digits = "".join(character for character in pod if character.isdigit())[:9]
+    sizes = sorted({entry.ipus for entry in catalogue.pods.values()})
+    names = ", ".join(catalogue.pods)
+    if not digits:
+        return f"known: {names}"
+    nearest = min(sizes, key=lambda size: abs(size - int(digits)))
+    return f"the nearest is --pod {nearest}; known: {names}; other sizes: --ipus N"

@@ -1,0 +1,243 @@
+"""From a system, its hosts and a workload's wishes to a plan, with the reason for every number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from ipulaunch.configs.errors import PlanError
+from ipulaunch.topology import placement, rules
+from ipulaunch.topology.batch import make_batch
+from ipulaunch.topology.hosts import Host, NumaNode
+from ipulaunch.topology.plan import Placement, Plan
+from ipulaunch.topology.pods import System
+
+COMPUTED = "computed"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a launch is to be planned for. None is "not asked for": the solver decides."""
+
+    workload: str
+    system: System
+    hosts: Tuple[Host, ...]
+    ipus_per_replica: int = 1
+    replicas: Optional[int] = None
+    instances: Optional[int] = None
+    ilds: Optional[int] = None
+    ipus: Optional[int] = None  # a part of the system
+    io_bound: bool = False
+    min_cores_per_instance: int = 1
+    micro_batch_size: int = 1
+    accumulation: Optional[int] = None
+    global_batch_size: Optional[int] = None
+    oversubscribe: bool = False
+    is_rehearsal: bool = False
+    origins: Mapping[str, str] = field(default_factory=dict)  # where the wishes came from, by their names here
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One number of the plan, where it came from and why."""
+
+    name: str
+    value: str
+    origin: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A number of instances that was considered and not taken."""
+
+    instances: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A plan with its reasons."""
+
+    plan: Plan
+    decisions: Tuple[Decision, ...]
+    rejected: Tuple[Rejected, ...]
+    warnings: Tuple[str, ...]
+
+
+def solve(request: Request) -> Solution:
+    """The plan for a request; refuses with both numbers what the rules forbid."""
+    replicas, why_replicas = _replicas(request)
+    ilds, why_ilds = _ilds(request, replicas)
+    default, why_default, rejected = _default_instances(request, replicas, ilds)
+    instances = request.instances if request.instances is not None else default
+    if instances is None:  # the default policy found none, and says why
+        raise PlanError(why_default, hint=_no_instances_hint(request, replicas, ilds))
+    if request.instances is None:
+        why_instances = why_default
+    elif default is None or default == instances:
+        why_instances = "also the default" if default else "the default policy finds none"
+    else:
+        why_instances = f"the default would be {default}: {why_default}"
+
+    warnings = rules.refuse(_numbers(request, replicas, instances, ilds))
+    warnings += _host_warnings(request)
+    batch, rounding = make_batch(request.micro_batch_size, replicas, request.accumulation, request.global_batch_size)
+    placements, oversubscribed, crossing = _place(request, instances, replicas)
+    plan = Plan(
+        workload=request.workload,
+        system=request.system.name,
+        replicas=replicas,
+        ipus_per_replica=request.ipus_per_replica,
+        ilds=ilds,
+        batch=batch,
+        placements=placements,
+        oversubscribed=oversubscribed,
+    )
+    why_batch = f"{batch.micro_size} x {batch.replicas} replicas x {batch.accumulation} accumulation"
+    decisions = (
+        _decided(request, "ipus", plan.ipus, f"{replicas} replicas x {request.ipus_per_replica} IPUs"),
+        _decided(request, "ipus_per_replica", request.ipus_per_replica, "IPUs of one copy of the model"),
+        _decided(request, "replicas", replicas, why_replicas),
+        _decided(request, "ilds", ilds, why_ilds),
+        _decided(request, "instances", instances, why_instances),
+        _decided(request, "hosts", len(request.hosts), _why_hosts(request)),
+        _decided(request, "micro_batch_size", batch.micro_size, "samples of one replica in one step"),
+        _decided(request, "accumulation", batch.accumulation, "micro-batches per replica and weight update"),
+        _decided(request, "global_batch_size", batch.global_size, why_batch),
+    )
+    return Solution(plan, decisions, tuple(rejected), tuple(warnings + rounding + crossing))
+
+
+def _decided(request: Request, name: str, value: int, why: str) -> Decision:
+    return Decision(name, str(value), request.origins.get(name, COMPUTED), why)
+
+
+def _numbers(request: Request, replicas: int, instances: int, ilds: int) -> rules.Numbers:
+    return rules.Numbers(
+        replicas=replicas,
+        instances=instances,
+        ipus_per_replica=request.ipus_per_replica,
+        hosts=len(request.hosts),
+        ilds=ilds,
+        system_ipus=request.ipus or request.system.ipus,
+        numa_nodes_per_host=min(len(host.nodes) for host in request.hosts),
+        cores_per_host=None if request.oversubscribe else min(host.cores for host in request.hosts),
+        min_cores_per_instance=request.min_cores_per_instance,
+        io_bound=request.io_bound,
+    )
+
+
+def _replicas(request: Request) -> Tuple[int, str]:
+    ipus, depth = request.ipus or request.system.ipus, request.ipus_per_replica
+    if ipus > request.system.ipus:
+        raise PlanError(f"--ipus {ipus} is more than the {request.system.ipus} IPUs of {request.system.name}")
+    if request.replicas is not None:
+        return request.replicas, f"{request.replicas * depth} of {ipus} IPUs"
+    if depth not in rules.IPUS_PER_REPLICA:
+        rules.refuse(rules.Numbers(replicas=1, instances=1, ipus_per_replica=depth))
+    if depth > ipus:
+        raise PlanError(
+            f"{ipus} IPUs cannot hold a replica of {depth} IPUs (R4)",
+            hint=f"use --ipus-per-replica {ipus} or fewer, or a larger POD",
+        )
+    return ipus // depth, f"{ipus} IPUs / {depth} per replica"
+
+
+def _ilds(request: Request, replicas: int) -> Tuple[int, str]:
+    if request.ilds is not None:
+        return request.ilds, "IPU-Link domains"
+    if request.is_rehearsal:
+        return 1, "a rehearsal on CPUs has no IPU-Link domains"
+    ipus = replicas * request.ipus_per_replica
+    return max(1, ipus // rules.IPUS_PER_ILD), f"{ipus} IPUs, at most {rules.IPUS_PER_ILD} in a domain"
+
+
+def _default_instances(request: Request, replicas: int, ilds: int) -> Tuple[Optional[int], str, List[Rejected]]:
+    """As many instances as the policy allows, the reason, and the counts that were not taken."""
+    hosts = len(request.hosts)
+    cores = min(host.cores for host in request.hosts)
+    nodes = min(len(host.nodes) for host in request.hosts)
+    if request.io_bound:
+        limit = max(1, cores // request.min_cores_per_instance)
+        policy = f"IO-bound: an instance per replica while each keeps {request.min_cores_per_instance} cores"
+    else:
+        limit = nodes
+        policy = "an instance per NUMA node (R10)"
+    chosen: Optional[int] = None
+    rejected: List[Rejected] = []
+    for count in reversed(rules.divisors(replicas)):
+        if count % hosts:
+            rejected.append(Rejected(count, f"not a multiple of {hosts} hosts (R3)"))
+        elif count % ilds:
+            rejected.append(Rejected(count, f"not a multiple of {ilds} IPU-Link domains (R8)"))
+        elif count // hosts > limit and count > max(hosts, ilds):
+            rejected.append(Rejected(count, _too_many(request, count // hosts, cores, nodes)))
+        elif chosen is None:
+            chosen = count
+        else:
+            rejected.append(Rejected(count, f"fewer than the {chosen} that fit"))
+    if chosen is None:
+        why = f"{replicas} replicas cannot be divided evenly among {hosts} hosts and {ilds} IPU-Link domains (R3, R8)"
+        return None, why, rejected
+    reason = f"{policy}; {replicas} replicas over {hosts} hosts of {nodes} NUMA nodes, {cores} cores"
+    return chosen, reason, rejected
+
+
+def _too_many(request: Request, per_host: int, cores: int, nodes: int) -> str:
+    if request.io_bound:
+        return f"{cores / per_host:.3g} cores each, below {request.min_cores_per_instance} (R13)"
+    return f"{per_host} per host for {nodes} NUMA nodes (R10)"
+
+
+def _no_instances_hint(request: Request, replicas: int, ilds: int) -> str:
+    legal = [count for count in rules.divisors(replicas) if count % ilds == 0]
+    return (
+        f"use {' or '.join(map(str, legal[:4]))} hosts, or other replicas" if legal else f"use at least {ilds} replicas"
+    )
+
+
+def _why_hosts(request: Request) -> str:
+    sources = sorted({host.source for host in request.hosts})
+    layouts = sorted({f"{len(h.nodes)} NUMA nodes, {h.cores} cores" for h in request.hosts})
+    return f"{' / '.join(layouts)} ({', '.join(sources)})"
+
+
+def _host_warnings(request: Request) -> List[str]:
+    limit, hosts = request.system.max_hosts, len(request.hosts)
+    if limit is None or hosts <= limit or request.is_rehearsal:
+        return []
+    return [f"{hosts} hosts for {request.system.name}, whose build guide has at most {limit}"]
+
+
+def _place(request: Request, instances: int, replicas: int) -> Tuple[Tuple[Placement, ...], bool, List[str]]:
+    per_host, local = instances // len(request.hosts), replicas // instances
+    short = [host for host in request.hosts if host.cores < per_host]
+    if short and not request.oversubscribe:
+        raise PlanError(
+            f"{per_host} instances on {short[0].name}, which has {short[0].cores} cores to use",
+            hint=f"use --num-instances {_fitting(request, replicas)}, or --oversubscribe to share cores",
+        )
+    placements: List[Placement] = []
+    shares_by_layout: Dict[Tuple[NumaNode, ...], List[placement.Share]] = {}
+    for host in request.hosts:
+        if host.nodes not in shares_by_layout:
+            divide = placement.oversubscribe if host.cores < per_host else placement.divide
+            shares_by_layout[host.nodes] = divide(host.nodes, per_host)
+        for index, share in enumerate(shares_by_layout[host.nodes]):
+            number = len(placements)
+            placements.append(
+                Placement(number, host.name, index, share.numa_nodes, share.cores, share.cpus, number * local)
+            )
+    warnings = []
+    nodes = min(len(host.nodes) for host in request.hosts)
+    if not short and per_host % nodes and nodes % per_host:
+        warnings.append(f"{per_host} instances on {nodes} NUMA nodes: some reach memory of another node")
+    return tuple(placements), bool(short), warnings
+
+
+def _fitting(request: Request, replicas: int) -> int:
+    hosts = len(request.hosts)
+    cores = min(host.cores for host in request.hosts)
+    fitting = [d for d in rules.divisors(replicas) if d % hosts == 0 and d // hosts <= cores]
+    return fitting[-1] if fitting else hosts

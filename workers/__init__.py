@@ -1,0 +1,1 @@
+"""What runs on the hosts: one process per instance."""

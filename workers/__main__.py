@@ -1,0 +1,158 @@
+"""The program every engine starts, once per instance: find our place, bind, and only then import TensorFlow."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Callable, List, NoReturn, Optional, Tuple
+
+from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, NotReadyError
+from ipulaunch.configs.job import Job, from_yaml, to_yaml
+from ipulaunch.configs.run_directory import RunDirectory, write_whole
+from ipulaunch.configs.tree import assignment
+from ipulaunch.configs.workloads import WORKLOADS, resolve
+from ipulaunch.topology import cpulist, popdist
+from ipulaunch.topology.batch import Batch, make_batch
+from ipulaunch.topology.plan import Plan, from_json
+from ipulaunch.workers.binding import Binding, bind, bind_share
+from ipulaunch.workers.records import UNEXPECTED, Records
+from ipulaunch.workers.threads import read_back, size_pools
+
+
+def main() -> NoReturn:
+    arguments = _arguments(sys.argv[1:])
+    records: Optional[Records] = None
+    try:
+        place = popdist.read_place(os.environ)
+        run, plan, job = _read_run(arguments.run_dir) if arguments.run_dir else (None, None, _job(arguments))
+        batch = _planned_batch(plan, place) if plan else _batch(job, place)
+        binding = _bind(plan, place, job.backend)
+        threads = size_pools(binding.cores, job, os.environ)
+
+        from ipulaunch.workers.backends.choice import make_backend, stack
+
+        threads = read_back(threads)
+        backend = make_backend(job, batch, place)
+        run = run or _make_run(job, place, backend.collective.first)
+        records = Records(run, place.instance)
+        effective = {"place": place, "binding": binding, "threads": threads}
+        records.event(
+            "started",
+            host=platform.node(),
+            pid=os.getpid(),
+            backend=job.backend,
+            **{name: asdict(value) for name, value in effective.items()},
+            **stack(),
+        )
+
+        from ipulaunch.workers.training import train
+
+        summary = train(job, batch, place, backend, run, records, threads.data)
+        records.done(summary)
+        code = 0
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BaseException as error:  # noqa: BLE001 - the edge of the program: whatever it was becomes a record
+        if records is None and arguments.run_dir:
+            records = Records(RunDirectory(Path(arguments.run_dir)), popdist.read_place(os.environ).instance)
+        if records is not None:
+            records.error(error)
+        code = _report(error)
+    _leave(code)
+
+
+def _arguments(argv: List[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m ipulaunch.workers",
+        description="One instance of a training, as ipulaunch, poprun or mpirun start it; alone when started by hand.",
+    )
+    parser.add_argument("workload", choices=sorted(WORKLOADS))
+    parser.add_argument("--backend", choices=("ipu", "cpu"), default="ipu", help="where the model runs")
+    parser.add_argument("--rehearsal", action="store_true", help="use the small job of the rehearsal: section")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="assignments")
+    parser.add_argument(
+        "--run-dir", help="a run directory that the launcher has made; without it, instance 0 makes one"
+    )
+    return parser.parse_args(argv)
+
+
+def _read_run(path: str) -> Tuple[RunDirectory, Plan, Job]:
+    run = RunDirectory(Path(path))
+    try:
+        plan = from_json(run.plan.read_text(encoding="utf-8"))
+        job = from_yaml(run.job.read_text(encoding="utf-8"), str(run.job))
+    except OSError as error:
+        hint = "every host must see the run directory under this path; see --run-dir of ipulaunch"
+        raise NotReadyError(f"the run directory cannot be read: {error}", hint=hint) from error
+    return run, plan, job
+
+
+def _planned_batch(plan: Plan, place: popdist.Place) -> Batch:
+    if (plan.replicas, plan.instances) != (place.replicas, place.instances):
+        raise NotReadyError(
+            f"the plan has {plan.replicas} replicas in {plan.instances} instances,"
+            f" POPDIST_* say {place.replicas} in {place.instances}",
+            hint="start the command in command.txt of the run directory as it is",
+        )
+    return plan.batch
+
+
+def _bind(plan: Optional[Plan], place: popdist.Place, backend: str) -> Binding:
+    if plan is None:
+        # poprun has bound its instances before they start: all that we see is ours.
+        return bind_share(0, 1) if backend == "ipu" else bind_share(place.local_index, place.local_instances)
+    planned = plan.placements[place.instance]
+    return bind(cpulist.parse(planned.cpus), planned.cores, planned.numa_nodes)
+
+
+def _job(arguments: argparse.Namespace) -> Job:
+    overrides = [assignment(text, "--set") for text in arguments.assignments]
+    resolved = resolve(arguments.workload, rehearsal=arguments.rehearsal, overrides=overrides)
+    return Job(arguments.workload, arguments.backend, resolved.settings)
+
+
+def _batch(job: Job, place: popdist.Place) -> Batch:
+    training = job.settings.training
+    batch, warnings = make_batch(
+        training.micro_batch_size, place.replicas, training.gradient_accumulation_count, training.global_batch_size
+    )
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return batch
+
+
+def _make_run(job: Job, place: popdist.Place, agree: Callable[[str], str]) -> RunDirectory:
+    """The run directory of a line that was pasted: instance 0 makes it, all use it."""
+    run = RunDirectory(Path(agree(f"runs/{job.workload}-{time.strftime('%Y%m%d-%H%M%S')}")))
+    if place.instance == 0:
+        run.path.mkdir(parents=True, mode=0o700)
+        write_whole(run.job, to_yaml(job))
+        print(f"run directory: {run.path}", flush=True)
+    agree("made")  # nobody writes before it is there
+    return run
+
+
+def _report(error: BaseException) -> int:
+    if isinstance(error, IpulaunchError):
+        print(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
+        return error.exit_code
+    sys.excepthook(type(error), error, error.__traceback__)
+    return UNEXPECTED
+
+
+def _leave(code: int) -> NoReturn:
+    """End at once on failure: MPI's own exit would wait for instances that wait for us."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code:
+        os._exit(code)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

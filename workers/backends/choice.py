@@ -1,0 +1,32 @@
+"""Which backend runs a job."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any, Dict
+
+from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.configs.job import Job
+from ipulaunch.topology import Batch
+from ipulaunch.topology.popdist import Place
+
+try:
+    import tensorflow as tf
+except ImportError as missing:
+    raise NotReadyError(
+        f"TensorFlow is not here: {missing}",
+        hint="pip install 'ipulaunch[cpu]', or enable the Poplar SDK and install its TensorFlow",
+    ) from missing
+
+
+def make_backend(job: Job, batch: Batch, place: Place) -> Any:
+    """The backend of this instance, joined with the other instances."""
+    from ipulaunch.workers.backends.cpu import CpuBackend
+    from ipulaunch.workers.collective import join
+
+    return CpuBackend(batch, place, join(place), job.settings.training.seed)
+
+
+def stack() -> Dict[str, str]:
+    """The versions that matter when two machines disagree."""
+    return {"tensorflow": tf.__version__, "python": platform.python_version()}

@@ -1,0 +1,29 @@
+"""Start a program bound to this instance's share of the host: python -m ipulaunch.workers.bound PROGRAM ..."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ipulaunch.configs.errors import IpulaunchError
+from ipulaunch.topology import popdist
+from ipulaunch.workers.binding import bind_share
+
+
+def main() -> None:
+    program = sys.argv[1:]
+    try:
+        place = popdist.read_place(os.environ)
+        binding = bind_share(place.local_index, place.local_instances)
+    except IpulaunchError as error:
+        sys.exit(f"error: {error.message}\nhint: {error.hint}")
+    os.environ.setdefault("OMP_NUM_THREADS", str(binding.cores))
+    try:
+        os.execvp(program[0], program)
+    except OSError as error:
+        sys.stderr.write(f"error: {program[0]} does not start: {error.strerror}\n")
+        sys.exit(127)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""One instance's part of a training run, from top to bottom."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import Any, Callable, Dict, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from ipulaunch.configs.job import Job
+from ipulaunch.configs.run_directory import RunDirectory, write_whole
+from ipulaunch.data_pipeline.stream import Source, training_stream, validation_stream
+from ipulaunch.data_pipeline.synthetic import SyntheticCosmoflow
+from ipulaunch.topology import Batch
+from ipulaunch.topology.batch import updates_per_epoch
+from ipulaunch.topology.popdist import Place
+from ipulaunch.workers import checkpoints
+from ipulaunch.workers.measures import MEAN_ABSOLUTE_ERROR, MEAN_SQUARED_ERROR
+from ipulaunch.workers.models.cosmoflow import build_model
+from ipulaunch.workers.optimizers import make_optimizer
+from ipulaunch.workers.records import Records
+
+_EVENT_INTERVAL_S = 0.2  # a display shows no more; a million updates need not leave a million lines
+
+
+def train(
+    job: Job, batch: Batch, place: Place, backend: Any, run: RunDirectory, records: Records, threads: int
+) -> Dict[str, Any]:
+    """Data, model, fit, records. Returns the summary of the run, the same on every instance."""
+    settings, training = job.settings, job.settings.training
+    _seed(training.seed)
+
+    train_source, valid_source = _sources(job)
+    updates = updates_per_epoch(train_source.samples, batch)
+    stream = training_stream(
+        train_source,
+        batch,
+        place,
+        seed=training.seed,
+        epochs=training.num_epochs,
+        by_replica=backend.runs_by_replica,
+        threads=threads,
+    )
+
+    model = build_model(settings, backend.dropout)
+    optimizer = make_optimizer(settings.optimizer, batch.replicas)
+    trained = backend.prepare(model, optimizer, (MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR))
+
+    def validate() -> Dict[str, float]:
+        if not training.validation:
+            return {}
+        held_out = validation_stream(valid_source, batch, place, threads=threads)
+        return {
+            f"val_{name}": value for name, value in backend.validate(trained, held_out, valid_source.samples).items()
+        }
+
+    def save(position: Dict[str, int]) -> None:
+        if training.checkpoints and place.instance == 0:
+            path = checkpoints.save(run.checkpoints, model, optimizer, position)
+            records.event("checkpoint", path=str(path.relative_to(run.path)), **position)
+
+    left_out = train_source.samples - updates * batch.global_size
+    records.event(
+        "training", epochs=training.num_epochs, updates_per_epoch=updates, left_out=left_out, batch=batch.formula
+    )
+    progress = _Progress(records, batch, place, run, validate, save)
+    trained.fit(stream, epochs=training.num_epochs, steps_per_epoch=updates, callbacks=[progress], verbose=0)
+
+    summary = _summary(progress, batch, place, backend)
+    if place.instance == 0:
+        write_whole(run.summary, json.dumps(summary, indent=1) + "\n")
+    return summary
+
+
+def _seed(seed: int) -> None:
+    """Start the generators that initial weights come from; some Keras versions draw seeds from Python's own."""
+    random.seed(seed)
+    np.random.seed(seed)
+    tf.random.set_seed(seed)
+
+
+def _sources(job: Job) -> Tuple[Source, Source]:
+    data, seed = job.settings.data, job.settings.training.seed
+    return SyntheticCosmoflow(data, "train", seed), SyntheticCosmoflow(data, "validation", seed)
+
+
+class _Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """Records updates and epochs; validates and saves between epochs."""
+
+    def __init__(
+        self,
+        records: Records,
+        batch: Batch,
+        place: Place,
+        run: RunDirectory,
+        validate: Callable[[], Dict[str, float]],
+        save: Callable[[Dict[str, int]], None],
+    ) -> None:
+        super().__init__()
+        self.records, self.batch, self.place, self.run = records, batch, place, run
+        self.validate, self.save = validate, save
+        self.updates = 0
+        self.train_s = 0.0
+        self.warm_updates, self.warm_s = 0, 0.0  # without the first update, which compiles
+        self.last_event = 0.0
+        self.metrics: Dict[str, float] = {}
+        self.sums: Dict[str, float] = {}
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.sums, self.epoch_updates, self.epoch_start = {}, 0, time.perf_counter()
+        self.lap = self.epoch_start
+
+    def on_train_batch_end(self, step: int, logs: Any = None) -> None:
+        now = time.perf_counter()
+        self.updates += 1
+        self.epoch_updates += 1
+        if self.updates > 1:
+            self.warm_updates, self.warm_s = self.warm_updates + 1, self.warm_s + now - self.lap
+        self.lap = now
+        for name, value in (logs or {}).items():
+            self.sums[name] = self.sums.get(name, 0.0) + float(value)
+        if now - self.last_event >= _EVENT_INTERVAL_S:
+            self.last_event = now
+            self.records.event("update", update=self.updates, samples_per_s=self.rate(), **_floats(logs))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        seconds = time.perf_counter() - self.epoch_start
+        self.train_s += seconds
+        means = {name: total / self.epoch_updates for name, total in self.sums.items()}
+        self.metrics = {**means, **self.validate()}
+        row = {"epoch": epoch + 1, "update": self.updates, **self.metrics, "train_s": seconds}
+        self.records.event("epoch", samples_per_s=self.rate(), **row)
+        if self.place.instance == 0:
+            with self.run.metrics.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        self.save({"epoch": epoch + 1, "update": self.updates})
+
+    def rate(self) -> float:
+        """Samples per second of this instance's own replicas, compilation apart."""
+        if not self.warm_s:
+            return 0.0
+        return self.warm_updates * self.batch.global_size / self.place.instances / self.warm_s
+
+
+def _floats(logs: Any) -> Dict[str, float]:
+    return {name: float(value) for name, value in (logs or {}).items()}
+
+
+def _summary(progress: _Progress, batch: Batch, place: Place, backend: Any) -> Dict[str, Any]:
+    rates = np.zeros(place.instances)
+    rates[place.instance] = progress.rate()
+    rates = backend.collective.sum(rates)
+    return {
+        "updates": progress.updates,
+        "samples": progress.updates * batch.global_size,
+        "train_s": progress.train_s,
+        "samples_per_s": float(rates.sum()),
+        "samples_per_s_by_instance": [float(rate) for rate in rates],
+        "metrics": progress.metrics,
+    }
