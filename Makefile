@@ -38,13 +38,17 @@ core-newest: ## the core subset on the newest stack
 # $(call on_stack,interpreter,environment,what is needed,target)
 on_stack = @test -n "$(1)" || { echo "no Python $(3) here"; exit 1; }; $(MAKE) --no-print-directory PYTHON=$(1) VENV=$(2) $(4)
 
-lint: $(VENV)/.lint ## ruff and mypy
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+# In an environment of its own: strict editable mode shows type checkers the packages as links under one name, but
+# only the files that were there when it was installed.
+lint: ## ruff and mypy
+	test -d .venv-lint || $(PYTHON) -m venv .venv-lint
+	.venv-lint/bin/python -m pip install --quiet --editable '.[lint]' --config-settings editable_mode=strict
+	.venv-lint/bin/ruff check .
+	.venv-lint/bin/ruff format --check .
+	.venv-lint/bin/mypy
 
 clean: ## remove what make made
-	rm -rf .venv .venv-twin .venv-newest build *.egg-info
+	rm -rf .venv .venv-lint .venv-twin .venv-newest build *.egg-info
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -53,8 +57,3 @@ $(VENV)/bin/python:
 $(VENV)/.ready: setup.cfg pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	@touch $@
-
-# Strict: type checkers see the packages as links under one name.
-$(VENV)/.lint: setup.cfg pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),lint]' --config-settings editable_mode=strict
-	@touch $@ $(VENV)/.ready

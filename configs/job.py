@@ -37,6 +37,8 @@ def from_yaml(text: str, name: str) -> Job:
     workload, backend, settings = tree.get("workload"), tree.get("backend"), tree.get("settings")
     if not isinstance(workload, Given) or not isinstance(backend, Given) or not isinstance(settings, dict):
         raise SettingsError(f"{name} is not a job: it needs workload, backend and settings")
+    for key in sorted(set(tree) - {"workload", "backend", "settings"}):
+        raise SettingsError(f"{name}: {key} is not part of a job")
     if backend.value not in ("ipu", "cpu"):
         raise SettingsError(f"{backend.origin}: the backend is {backend.value!r}, expected ipu or cpu")
     return Job(str(workload.value), str(backend.value), build(schema_of(str(workload.value)), settings, {}))

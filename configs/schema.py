@@ -7,7 +7,7 @@ import math
 from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, Union
 
 from ipulaunch.configs.errors import SettingsError, near_miss
-from ipulaunch.configs.tree import Given, Tree
+from ipulaunch.configs.tree import Given, Section, Tree
 
 S = TypeVar("S")
 
@@ -54,11 +54,23 @@ def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
 
 def build(cls: Type[S], tree: Tree, origins: Dict[str, str]) -> S:
     """The settings a tree holds; unknown keys and wrong values are refused. Fills `origins` key by key."""
-    return _build(cls, tree, origins, "", cls)
+    return _made(cls, _values(cls, tree, origins, "", cls))
 
 
-def _build(cls: Type[S], tree: Tree, origins: Dict[str, str], prefix: str, root: type) -> S:
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+def check(cls: type, tree: Tree) -> None:
+    """Refuse unknown keys and wrong values of one layer; what must fit together is seen when all layers are."""
+    _values(cls, tree, {}, "", cls)
+
+
+def _made(cls: Type[S], values: Dict[str, Any]) -> S:
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if "section" in field.metadata:
+            values[field.name] = _made(field.metadata["section"], values[field.name])
+    return cls(**values)
+
+
+def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: type) -> Dict[str, Any]:
+    fields = {field.name: field for field in dataclasses.fields(cls)}
     for key, value in tree.items():
         if key not in fields:
             known = [prefix + name for name in fields] + [leaf.key for leaf in leaves(root)]
@@ -72,7 +84,7 @@ def _build(cls: Type[S], tree: Tree, origins: Dict[str, str], prefix: str, root:
                 inside = ", ".join(f.name for f in dataclasses.fields(field.metadata["section"]))
                 message = f"{given.origin}: {key} is {given.value!r}, expected a section with {inside}"
                 raise SettingsError(message)
-            values[name] = _build(field.metadata["section"], given or {}, origins, key + ".", root)
+            values[name] = _values(field.metadata["section"], given or {}, origins, key + ".", root)
         elif given is None:
             origins[key] = "default"
         elif isinstance(given, dict):
@@ -81,13 +93,13 @@ def _build(cls: Type[S], tree: Tree, origins: Dict[str, str], prefix: str, root:
         else:
             values[name] = _checked(key, str(field.type), given, field.metadata)
             origins[key] = given.origin
-    return cls(**values)
+    return values
 
 
 def _first_origin(value: Union[Given, Tree, None]) -> str:
-    while isinstance(value, dict) and value:
+    while isinstance(value, dict) and value and not isinstance(value, Section):
         value = next(iter(value.values()))
-    return value.origin if isinstance(value, Given) else "settings"
+    return value.origin if isinstance(value, (Given, Section)) else "settings"
 
 
 def _checked(key: str, kind: str, given: Given, about: Mapping[str, Any]) -> object:
@@ -95,7 +107,7 @@ def _checked(key: str, kind: str, given: Given, about: Mapping[str, Any]) -> obj
         value = _KINDS[kind](given.value)
         if value is None or _within(value, about):
             return value
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     message = f"{given.origin}: {key} is {given.value!r}, expected {_expected(kind, about)}"
     choices = about["choices"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, Mapping, NamedTuple, Set, Union
+from typing import Dict, Mapping, NamedTuple, Optional, Set, Union
 
 import yaml
 
@@ -13,7 +13,11 @@ from ipulaunch.configs.errors import SettingsError
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LARGEST_FILE = 1 << 20  # settings are pages, not data; a larger file was named by mistake
 _DEEPEST = 20
-_PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "seq", "map")}
+_PLAIN = {
+    yaml.ScalarNode: ("str", "int", "float", "bool", "null"),
+    yaml.SequenceNode: ("seq",),
+    yaml.MappingNode: ("map",),
+}
 
 
 class Given(NamedTuple):
@@ -26,13 +30,21 @@ class Given(NamedTuple):
 Tree = Dict[str, Union[Given, "Tree"]]
 
 
+class Section(Dict[str, Union[Given, Tree]]):
+    """A tree that remembers the line of its own key, so that an empty or unknown section can be found."""
+
+    origin = "settings"
+
+
 def read_yaml(path: Path, *, shown_as: str = "") -> Tree:
     """The settings in a YAML file; every value remembers its line."""
     name = shown_as or str(path)
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise SettingsError(f"{name} has {path.stat().st_size} bytes; settings have at most {_LARGEST_FILE}")
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
+            raise SettingsError(f"{name} is larger than {_LARGEST_FILE} bytes", hint="is it a file of settings?")
+        text = data.decode("utf-8")
     except FileNotFoundError:
         raise SettingsError(f"there is no file {name}", hint="check the path") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -45,7 +57,7 @@ def parse_yaml(text: str, name: str) -> Tree:
     if "\x00" in text:
         raise SettingsError(f"{name} is not text")
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        node = _composed(text, name)
         if node is None:
             return {}
         tree = _Reader(name).tree(node)
@@ -53,11 +65,29 @@ def parse_yaml(text: str, name: str) -> Tree:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         raise SettingsError(f"{name}{line}: not valid YAML: {error.problem}") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise SettingsError(f"{name}: not valid YAML: {error}") from error
     if isinstance(tree, Given):
         raise SettingsError(f"{tree.origin}: expected `key: value` lines, found {tree.value!r}")
     return tree
+
+
+def _composed(text: str, name: str) -> Optional[yaml.Node]:
+    # libyaml composes by recursion in C: some ten thousand brackets overflow the stack, which nothing can catch.
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise SettingsError(f"{name}: nested more than {_DEEPEST} deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    node: Optional[yaml.Node] = yaml.compose(text, Loader=_Loader)
+    return node
+
+
+def _kind(node: yaml.Node) -> str:
+    return node.tag.replace("tag:yaml.org,2002:", "")
 
 
 class _Reader:
@@ -68,14 +98,11 @@ class _Reader:
         self.seen: Set[int] = set()
         self.constructor = yaml.constructor.SafeConstructor()
 
-    def tree(self, node: yaml.Node, depth: int = 0) -> Union[Given, Tree]:
-        origin = self.origin(node)
-        if depth > _DEEPEST:
-            raise SettingsError(f"{origin}: nested more than {_DEEPEST} deep")
+    def tree(self, node: yaml.Node) -> Union[Given, Section]:
         if not isinstance(node, yaml.MappingNode):
-            return Given(self.plain(node), origin)
-        self.once(node)
-        tree: Tree = {}
+            return Given(self.plain(node), self.origin(node))
+        self.admit(node)
+        tree = Section()
         for key_node, value_node in node.value:
             key = self.plain(key_node)
             if not isinstance(key, str):
@@ -84,27 +111,30 @@ class _Reader:
             key = key.replace("-", "_")
             if key in tree:
                 raise SettingsError(f"{self.origin(key_node)}: {key} is given twice")
-            tree[key] = self.tree(value_node, depth + 1)
+            value = tree[key] = self.tree(value_node)
+            if isinstance(value, Section):
+                value.origin = self.origin(key_node)
         return tree
 
     def plain(self, node: yaml.Node) -> object:
         origin = self.origin(node)
-        self.once(node)
-        if node.tag not in _PLAIN_TAGS:
-            raise SettingsError(f"{origin}: {node.tag} is refused", hint="settings are plain values, no objects")
+        self.admit(node)
         if isinstance(node, yaml.SequenceNode):
             return [self.plain(item) for item in node.value]
         if isinstance(node, yaml.MappingNode):
             raise SettingsError(f"{origin}: a mapping is not expected inside a list")
         try:
             return self.constructor.construct_object(node)
-        except (ValueError, yaml.YAMLError) as error:
+        except (ValueError, KeyError, yaml.YAMLError) as error:
             raise SettingsError(f"{origin}: {node.value!r} is not a value: {error}") from error
 
     def origin(self, node: yaml.Node) -> str:
         return f"{self.name}:{node.start_mark.line + 1}"
 
-    def once(self, node: yaml.Node) -> None:
+    def admit(self, node: yaml.Node) -> None:
+        if _kind(node) not in _PLAIN[type(node)]:
+            message = f"{self.origin(node)}: {node.tag} is refused"
+            raise SettingsError(message, hint="settings are plain values, no objects")
         # An alias shows as the same node in two places; a few lines of them can stand for billions of values.
         if id(node) in self.seen:
             raise SettingsError(f"{self.origin(node)}: YAML aliases are refused", hint="write the value out")
@@ -124,11 +154,11 @@ def scalar(text: str, origin: str) -> object:
     if not text.strip():
         return text
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        node = _composed(text, origin)
     except yaml.YAMLError:
         return text  # a path such as `a: b` or `{x` is text
-    if node is None or isinstance(node, yaml.MappingNode):
-        return text
+    if not isinstance(node, (yaml.ScalarNode, yaml.SequenceNode)) or _kind(node) not in _PLAIN[type(node)]:
+        return text  # so are dates and tags: no setting has a use for them
     return _Reader(origin).plain(node)
 
 
@@ -153,8 +183,9 @@ def from_environment(environ: Mapping[str, str]) -> Tree:
 
 def merge(*layers: Tree) -> Tree:
     """One tree; a later layer wins, value by value."""
-    merged: Tree = {}
+    merged = Section()
     for layer in layers:
+        merged.origin = getattr(layer, "origin", merged.origin)
         for key, value in layer.items():
             below = merged.get(key)
             merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value

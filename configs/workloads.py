@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 
 from ipulaunch.configs.cosmoflow import CosmoflowSettings
 from ipulaunch.configs.errors import UsageError, near_miss
-from ipulaunch.configs.schema import build
+from ipulaunch.configs.schema import build, check
 from ipulaunch.configs.tree import Given, Tree, from_environment, merge, read_yaml
 
 # Name of the workload, its schema, and the line shown in the help.
@@ -50,12 +50,12 @@ def resolve(
     layers = _layers(read_yaml(shipped, shown_as=f"configs/{shipped.name}"), rehearsal)
     if config_path is not None:
         yours = read_yaml(config_path)
-        build(schema, merge(*_layers(yours, rehearsal=True)), {})  # a wrong rehearsal: section shows at once
+        for layer in _layers(yours, rehearsal=True):  # a wrong line shows at once, whatever hides it now
+            check(schema, layer)
         layers += _layers(yours, rehearsal)
     tree = merge(*layers, from_environment(environ or {}), *overrides)
     origins: Dict[str, str] = {}
-    settings = build(schema, tree, origins)
-    return Resolved(workload, settings, origins, rehearsal)
+    return Resolved(workload, build(schema, tree, origins), origins, rehearsal)
 
 
 def _layers(tree: Tree, rehearsal: bool) -> list[Tree]:

@@ -17,9 +17,14 @@ _MICRO_BATCHES_AHEAD = 4  # per thread; bounds the memory of an instance, whatev
 class Source(Protocol):
     """Samples that can be fetched by number."""
 
-    samples: int
-    shape: Tuple[int, ...]
-    targets: int
+    @property
+    def samples(self) -> int: ...
+
+    @property
+    def shape(self) -> Tuple[int, ...]: ...
+
+    @property
+    def targets(self) -> int: ...
 
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]: ...
 

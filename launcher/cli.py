@@ -24,7 +24,7 @@ class Failure(click.ClickException):
     def __init__(self, error: IpulaunchError) -> None:
         super().__init__(error.message)
         self.hint = error.hint
-        self.exit_code = error.exit_code
+        self.exit_code = error.exit_code  # type: ignore[misc]
 
     def show(self, file: Any = None) -> None:
         click.echo(f"error: {self.message}", err=True)

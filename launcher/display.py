@@ -1,4 +1,4 @@
-"""What a run shows while it runs and when it ends. All of it is talk, so all of it goes to stderr."""
+"""What a run shows while it runs and when it ends: talk, on stderr. Only the output of instances goes to stdout."""
 
 from __future__ import annotations
 
@@ -20,19 +20,28 @@ _MOST_ROWS = 8  # instances shown one by one
 class Display:
     """Plain lines; on a terminal, LiveDisplay draws instead."""
 
-    def __init__(self, stream: TextIO, verbose: bool = False) -> None:
-        self.stream, self.verbose = stream, verbose
+    def __init__(self, stream: TextIO, output: TextIO, verbose: bool = False) -> None:
+        self.stream, self.output, self.verbose = stream, output, verbose
         self.started = time.monotonic()
         self.last_line = 0.0
 
     def start(self, launch: Launch, run: RunDirectory) -> None:
-        self.line(launch.engine.about)
+        plan = launch.solution.plan
+        self.line(f"{plan.workload} on {plan.system}: {launch.engine.about}")
         for note in launch.notes:
             self.line(f"note: {note}")
         for warning in launch.solution.warnings:
             self.line(f"warning: {warning}")
-        self.line(f"plan: {launch.solution.plan.formula}")
-        self.line(f"run: {_short(run.path)}")
+        cores = sorted({placement.cores for placement in plan.placements})
+        self.row("IPUs", f"{plan.ipus} = {plan.replicas} replicas x {plan.ipus_per_replica}")
+        self.row(
+            "instances",
+            f"{plan.instances} with {_count(plan.replicas_per_instance, 'replica')} and"
+            f" {_count(cores[-1], 'core')} each, on {', '.join(plan.hosts[:4])}{' ...' if len(plan.hosts) > 4 else ''}",
+        )
+        if launch.job is not None:
+            self.row("batch", plan.batch.formula.split(" ", 2)[2])
+        self.row("run", _short(run.path))
 
     def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
         """New records have arrived, or some time has passed."""
@@ -53,8 +62,9 @@ class Display:
             self.line(f"epoch {record['epoch']}/{progress.epochs}: {_metrics(progress.metrics)}")
 
     def echo(self, who: str, line: str) -> None:
-        """A line of an instance's own output."""
-        self.line(f"{who}| {line}")
+        """A line of an instance's own output, which is what the command produces."""
+        self.output.write(f"{who}| {line}\n")
+        self.output.flush()
 
     def stop(self) -> None:
         """The run has ended; nothing is drawn any more."""
@@ -62,18 +72,23 @@ class Display:
     def conclude(self, verdict: Verdict, run: RunDirectory, summary: Mapping[str, Any]) -> None:
         seconds = time.monotonic() - self.started
         if verdict.exit_code:
-            self.line(f"failed: {verdict.headline}" if verdict.exit_code != 130 else verdict.headline)
+            self.line(f"exit code {verdict.exit_code} after {seconds:.0f} s: {verdict.headline}")
             for detail in verdict.details:
                 self.line(detail)
+        else:
+            self.line(f"done in {seconds:.0f} s")
         if summary and not verdict.exit_code:
-            rates = summary["samples_per_s_by_instance"]
-            self.line(f"throughput: {summary['samples_per_s']:.1f} samples/s in total")
-            for first in range(0, len(rates), 8):
-                part = [f"{index}: {rate:.1f}" for index, rate in enumerate(rates)][first : first + 8]
-                self.line(f"  by instance  {'  '.join(part)}")
-            self.line(f"final: {_metrics(summary['metrics'])}")
-        word = "done" if verdict.exit_code == 0 else f"exit code {verdict.exit_code}"
-        self.line(f"{word} after {seconds:.0f} s; run directory {_short(run.path)}")
+            rates = [f"{index}: {rate:.1f}" for index, rate in enumerate(summary["samples_per_s_by_instance"])]
+            self.row("throughput", f"{summary['samples_per_s']:.1f} samples/s in total")
+            for first in range(0, len(rates), _MOST_ROWS):
+                self.row("" if first else "by instance", "  ".join(rates[first : first + _MOST_ROWS]))
+            self.row("final", _metrics(summary["metrics"]))
+            if summary.get("checkpoint"):
+                self.row("checkpoint", summary["checkpoint"])
+        self.row("run", _short(run.path))
+
+    def row(self, label: str, text: str) -> None:
+        self.line(f"  {label:<11} {text}")
 
     def line(self, text: str) -> None:
         self.stream.write(text + "\n")
@@ -83,8 +98,8 @@ class Display:
 class LiveDisplay(Display):
     """One picture, drawn in place by rich."""
 
-    def __init__(self, stream: TextIO, verbose: bool = False) -> None:
-        super().__init__(stream, verbose)
+    def __init__(self, stream: TextIO, output: TextIO, verbose: bool = False) -> None:
+        super().__init__(stream, output, verbose)
         self.live: Optional[Any] = None
 
     def start(self, launch: Launch, run: RunDirectory) -> None:
@@ -108,6 +123,12 @@ class LiveDisplay(Display):
         if self.live is not None:
             self.live.stop()
             self.live = None
+
+    def echo(self, who: str, line: str) -> None:
+        if self.live is not None and self.output.isatty():
+            self.line(f"{who}| {line}")  # above the picture, not through it
+        else:
+            super().echo(who, line)
 
     def line(self, text: str) -> None:
         if self.live is not None:
@@ -148,7 +169,7 @@ class LiveDisplay(Display):
 
 def make_display(verbose: bool) -> Display:
     """A picture on a terminal, plain lines elsewhere."""
-    return (LiveDisplay if sys.stderr.isatty() else Display)(sys.stderr, verbose)
+    return (LiveDisplay if sys.stderr.isatty() else Display)(sys.stderr, sys.stdout, verbose)
 
 
 def _position(progress: Progress) -> str:
@@ -158,6 +179,10 @@ def _position(progress: Progress) -> str:
 
 def _metrics(metrics: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _short(path: Path) -> str:

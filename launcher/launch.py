@@ -76,9 +76,9 @@ def choose_engine(asked: Optional[str], dry_run: bool) -> Engine:
     has_poprun = engines.find_poprun() is not None
     name = asked or ("poprun" if has_poprun or dry_run else "openmpi")
     if name == "poprun":
-        return Engine(name, has_poprun, "poprun" if has_poprun else "poprun, not on this machine")
-    reason = "" if asked else "no poprun here (is the Poplar SDK enabled?): "
-    return Engine(name, engines.find_mpirun() is not None, f"{reason}rehearsing on this machine's CPUs over Open MPI")
+        return Engine(name, has_poprun, "poprun")
+    reason = "" if asked else " (no poprun here; is the Poplar SDK enabled?)"
+    return Engine(name, engines.find_mpirun() is not None, f"rehearsal on CPUs over Open MPI{reason}")
 
 
 def plan_for(

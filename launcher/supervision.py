@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from types import FrameType
-from typing import Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.launcher import processes
@@ -74,7 +74,7 @@ class Supervisor:
             processes.end_all()
             process.wait()
 
-    def _catch_signals(self) -> Dict[signal.Signals, object]:
+    def _catch_signals(self) -> Dict[signal.Signals, Any]:
         def note(number: int, frame: Optional[FrameType]) -> None:
             self.signal, self.signals = number, self.signals + 1
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, Tuple
+from typing import Iterable, List, Set, Tuple
 
 _LARGEST_CPU = 1 << 16
 
 
 def parse(text: str) -> Tuple[int, ...]:
     """The CPUs of a list such as `0-3,8`, in ascending order."""
-    cpus = set()
+    cpus: Set[int] = set()
     for part in text.strip().split(","):
         if not part:
             continue

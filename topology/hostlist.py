@@ -100,12 +100,14 @@ def _expand(part: str, text: str) -> List[str]:
     stem, ranges, tail = match.groups()
     hosts: List[str] = []
     for piece in ranges.split(","):
-        numbers = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", piece)
+        numbers = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", piece)
         if not numbers:
             raise UsageError(f"{piece!r} in the host list {text!r} is not a number or a range such as 0-3")
         first, last = numbers.group(1), numbers.group(2) or numbers.group(1)
         count = int(last) - int(first) + 1
         if count < 1 or count > _MOST_HOSTS:
             raise UsageError(f"{piece!r} in the host list {text!r} is not a range of 1 to {_MOST_HOSTS} hosts")
+        if len(hosts) + count > _MOST_HOSTS:
+            raise UsageError(f"the host list {text!r} names more than {_MOST_HOSTS} hosts")
         hosts.extend(f"{stem}{str(int(first) + step).zfill(len(first))}{tail}" for step in range(count))
     return hosts

@@ -70,7 +70,7 @@ def named(host: Host, name: str) -> Host:
 def parse_layout(text: str) -> HostEntry:
     """The layout in `NODESxCORES`, such as `8x16`."""
     match = re.fullmatch(r"(\d{1,4})x(\d{1,4})", text)
-    if not match or "0" in match.groups():
+    if not match or 0 in map(int, match.groups()):
         raise PlanError(f"--host-layout {text!r} is not NODESxCORES", hint="8x16 is 8 NUMA nodes of 16 cores each")
     return HostEntry(numa_nodes=int(match.group(1)), cores_per_node=int(match.group(2)), threads_per_core=1)
 
@@ -81,7 +81,7 @@ def _index_of(directory: Path) -> int:
 
 def _text(path: Path) -> Optional[str]:
     try:
-        return path.read_text(encoding="ascii").strip()
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
 
@@ -95,7 +95,8 @@ def _allowed_cpus(root: Path) -> Set[int]:
 
 
 def _cores(cpus: List[int], root: Path) -> Tuple[Core, ...]:
-    allowed, cores, seen = set(cpus), [], set()
+    allowed, cores = set(cpus), []
+    seen: Set[int] = set()
     for cpu in cpus:
         if cpu not in seen:
             siblings = _text(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")

@@ -22,13 +22,14 @@ class Share:
 
 def divide(nodes: Sequence[NumaNode], instances: int) -> List[Share]:
     """One share per instance, in order, crossing a NUMA node only where the counts leave no other way."""
-    if instances % len(nodes) == 0:
-        per_node = instances // len(nodes)
+    per_node = instances // len(nodes)
+    if instances % len(nodes) == 0 and per_node <= min(len(node.cores) for node in nodes):
         parts = [[(node.index, core) for core in part] for node in nodes for part in _split(node.cores, per_node)]
     elif len(nodes) % instances == 0:
         parts = [[(node.index, core) for node in group for core in node.cores] for group in _split(nodes, instances)]
     else:
-        parts = list(_split([(node.index, core) for node in nodes for core in node.cores], instances))
+        every = [(node.index, core) for node in nodes for core in node.cores]
+        parts = [list(part) for part in _split(every, instances)]
     return [_share(part) for part in parts]
 
 

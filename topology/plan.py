@@ -89,7 +89,8 @@ def from_json(text: str) -> Plan:
 
 def _placement(item: Dict[str, Any]) -> Placement:
     item["numa_nodes"] = tuple(item["numa_nodes"])
-    cpulist.parse(item["cpus"])
+    if not cpulist.parse(item["cpus"]):
+        raise ValueError("an instance has no CPUs")
     return Placement(**item)
 
 
@@ -101,6 +102,14 @@ def _verify(plan: Plan) -> None:
         raise ValueError(f"{plan.replicas} replicas are not divided evenly among {plan.instances} instances")
     if plan.batch.replicas != plan.replicas:
         raise ValueError(f"the batch counts {plan.batch.replicas} replicas, the plan {plan.replicas}")
+    texts = [plan.workload, plan.system, *(placement.host for placement in plan.placements)]
+    if any(not isinstance(text, str) or not text for text in texts) or type(plan.oversubscribed) is not bool:
+        raise ValueError("its names are not text, or it does not say whether cores are shared")
+    local: Dict[str, int] = {}
     for index, placement in enumerate(plan.placements):
-        if (placement.instance, placement.first_replica) != (index, index * plan.replicas_per_instance):
+        at = local[placement.host] = local.get(placement.host, -1) + 1
+        place = (placement.instance, placement.local_index, placement.first_replica)
+        if place != (index, at, index * plan.replicas_per_instance):
             raise ValueError(f"instance {index} is not in its place")
+        if any(type(number) is not int for number in (placement.cores, *placement.numa_nodes)) or placement.cores < 1:
+            raise ValueError(f"the cores or NUMA nodes of instance {index} are not numbers")

@@ -40,7 +40,7 @@ def of_size(ipus: int) -> System:
 
 
 def _nearest(pod: str, catalogue: Catalogue) -> str:
-    digits = "".join(character for character in pod if character.isdigit())[:9]
+    digits = "".join(character for character in pod if character.isdecimal())[:9]
     sizes = sorted({entry.ipus for entry in catalogue.pods.values()})
     names = ", ".join(catalogue.pods)
     if not digits:

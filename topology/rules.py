@@ -74,6 +74,20 @@ def divisors(number: int) -> List[int]:
     return sorted({*low, *(number // d for d in low)})
 
 
+def legal_instances(n: Numbers) -> List[int]:
+    """The numbers of instances that divide the replicas and are divided by hosts and IPU-Link domains."""
+    return [d for d in divisors(n.replicas) if d % n.hosts == 0 and d % n.ilds == 0]
+
+
+def _use_instances(n: Numbers) -> str:
+    legal = legal_instances(n)
+    if legal:
+        return f"use --num-instances {_nearest(n.instances, legal)}"
+    if n.replicas < n.ilds:
+        return f"use at least {n.ilds} replicas"
+    return f"use a number of hosts that divides the {n.replicas} replicas"
+
+
 def _nearest(wanted: int, choices: List[int]) -> str:
     below = [c for c in choices if c < wanted][-1:]
     above = [c for c in choices if c > wanted][:1]
@@ -81,26 +95,24 @@ def _nearest(wanted: int, choices: List[int]) -> str:
 
 
 def _r1(n: Numbers) -> Optional[Finding]:
-    if n.replicas % n.instances == 0 or n.instances > n.replicas:
+    if not 1 <= n.instances <= n.replicas or n.replicas % n.instances == 0:
         return None
     message = f"{n.replicas} replicas cannot be divided evenly among {n.instances} instances"
-    return Finding("R1", True, message, f"use --num-instances {_nearest(n.instances, divisors(n.replicas))}")
+    return Finding("R1", True, message, _use_instances(n))
 
 
 def _r2(n: Numbers) -> Optional[Finding]:
     if 1 <= n.instances <= n.replicas:
         return None
     message = f"{n.instances} instances for {n.replicas} replicas: every instance needs a replica"
-    return Finding("R2", True, message, f"use --num-instances {n.replicas} or fewer")
+    return Finding("R2", True, message, _use_instances(n))
 
 
 def _r3(n: Numbers) -> Optional[Finding]:
     if n.instances % n.hosts == 0:
         return None
     message = f"{n.instances} instances cannot be divided evenly among {n.hosts} hosts"
-    legal = [d for d in divisors(n.replicas) if d % n.hosts == 0]
-    hint = f"use --num-instances {_nearest(n.instances, legal)}" if legal else ""
-    return Finding("R3", True, message, hint or f"use a number of hosts that divides the {n.replicas} replicas")
+    return Finding("R3", True, message, _use_instances(n))
 
 
 def _r4(n: Numbers) -> Optional[Finding]:
@@ -146,9 +158,7 @@ def _r8(n: Numbers) -> Optional[Finding]:
     if n.instances % n.ilds == 0:
         return None
     message = f"{n.instances} instances for {n.ilds} IPU-Link domains: each domain needs the same number, at least one"
-    legal = [d for d in divisors(n.replicas) if d % n.ilds == 0]
-    hint = f"use --num-instances {_nearest(n.instances, legal)}" if legal else f"use at least {n.ilds} replicas"
-    return Finding("R8", True, message, hint)
+    return Finding("R8", True, message, _use_instances(n))
 
 
 def _r10(n: Numbers) -> Optional[Finding]:
@@ -160,7 +170,11 @@ def _r10(n: Numbers) -> Optional[Finding]:
 
 
 def _r13(n: Numbers) -> Optional[Finding]:
-    if n.cores_per_host is None or n.cores_per_host // n.instances_per_host >= n.min_cores_per_instance:
+    if (
+        n.cores_per_host is None
+        or n.instances < 1
+        or n.cores_per_host // n.instances_per_host >= n.min_cores_per_instance
+    ):
         return None
     cores = n.cores_per_host / n.instances_per_host
     message = (

@@ -10,7 +10,7 @@ from ipulaunch.topology import placement, rules
 from ipulaunch.topology.batch import make_batch
 from ipulaunch.topology.hosts import Host, NumaNode
 from ipulaunch.topology.plan import Placement, Plan
-from ipulaunch.topology.pods import System
+from ipulaunch.topology.pods import IPUS_PER_ILD, System
 
 COMPUTED = "computed"
 
@@ -67,6 +67,7 @@ class Solution:
 
 def solve(request: Request) -> Solution:
     """The plan for a request; refuses with both numbers what the rules forbid."""
+    _refuse_nothing(request)
     replicas, why_replicas = _replicas(request)
     ilds, why_ilds = _ilds(request, replicas)
     default, why_default, rejected = _default_instances(request, replicas, ilds)
@@ -83,7 +84,7 @@ def solve(request: Request) -> Solution:
     warnings = rules.refuse(_numbers(request, replicas, instances, ilds))
     warnings += _host_warnings(request)
     batch, rounding = make_batch(request.micro_batch_size, replicas, request.accumulation, request.global_batch_size)
-    placements, oversubscribed, crossing = _place(request, instances, replicas)
+    placements, oversubscribed, crossing = _place(request, instances, replicas, ilds)
     plan = Plan(
         workload=request.workload,
         system=request.system.name,
@@ -109,6 +110,18 @@ def solve(request: Request) -> Solution:
     return Solution(plan, decisions, tuple(rejected), tuple(warnings + rounding + crossing))
 
 
+def _refuse_nothing(request: Request) -> None:
+    counts = {
+        "IPUs": request.system.ipus if request.ipus is None else request.ipus,
+        "replicas": request.replicas,
+        "instances": request.instances,
+        "IPU-Link domains": request.ilds,
+    }
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise PlanError(f"{count} {name}: a job needs at least 1", hint="leave the option out to have it computed")
+
+
 def _decided(request: Request, name: str, value: int, why: str) -> Decision:
     return Decision(name, str(value), request.origins.get(name, COMPUTED), why)
 
@@ -131,7 +144,10 @@ def _numbers(request: Request, replicas: int, instances: int, ilds: int) -> rule
 def _replicas(request: Request) -> Tuple[int, str]:
     ipus, depth = request.ipus or request.system.ipus, request.ipus_per_replica
     if ipus > request.system.ipus:
-        raise PlanError(f"--ipus {ipus} is more than the {request.system.ipus} IPUs of {request.system.name}")
+        raise PlanError(
+            f"--ipus {ipus} is more than the {request.system.ipus} IPUs of {request.system.name}",
+            hint=f"use --ipus {request.system.ipus} or fewer, or a larger POD",
+        )
     if request.replicas is not None:
         return request.replicas, f"{request.replicas * depth} of {ipus} IPUs"
     if depth not in rules.IPUS_PER_REPLICA:
@@ -150,7 +166,7 @@ def _ilds(request: Request, replicas: int) -> Tuple[int, str]:
     if request.is_rehearsal:
         return 1, "a rehearsal on CPUs has no IPU-Link domains"
     ipus = replicas * request.ipus_per_replica
-    return max(1, ipus // rules.IPUS_PER_ILD), f"{ipus} IPUs, at most {rules.IPUS_PER_ILD} in a domain"
+    return max(1, ipus // IPUS_PER_ILD), f"{ipus} IPUs, at most {IPUS_PER_ILD} in a domain"
 
 
 def _default_instances(request: Request, replicas: int, ilds: int) -> Tuple[Optional[int], str, List[Rejected]]:
@@ -210,13 +226,14 @@ def _host_warnings(request: Request) -> List[str]:
     return [f"{hosts} hosts for {request.system.name}, whose build guide has at most {limit}"]
 
 
-def _place(request: Request, instances: int, replicas: int) -> Tuple[Tuple[Placement, ...], bool, List[str]]:
+def _place(request: Request, instances: int, replicas: int, ilds: int) -> Tuple[Tuple[Placement, ...], bool, List[str]]:
     per_host, local = instances // len(request.hosts), replicas // instances
     short = [host for host in request.hosts if host.cores < per_host]
     if short and not request.oversubscribe:
+        fewer = _fitting(request, replicas, ilds)
         raise PlanError(
             f"{per_host} instances on {short[0].name}, which has {short[0].cores} cores to use",
-            hint=f"use --num-instances {_fitting(request, replicas)}, or --oversubscribe to share cores",
+            hint=(f"use --num-instances {fewer[-1]}, or " if fewer else "use ") + "--oversubscribe to share cores",
         )
     placements: List[Placement] = []
     shares_by_layout: Dict[Tuple[NumaNode, ...], List[placement.Share]] = {}
@@ -236,8 +253,7 @@ def _place(request: Request, instances: int, replicas: int) -> Tuple[Tuple[Place
     return tuple(placements), bool(short), warnings
 
 
-def _fitting(request: Request, replicas: int) -> int:
-    hosts = len(request.hosts)
+def _fitting(request: Request, replicas: int, ilds: int) -> List[int]:
     cores = min(host.cores for host in request.hosts)
-    fitting = [d for d in rules.divisors(replicas) if d % hosts == 0 and d // hosts <= cores]
-    return fitting[-1] if fitting else hosts
+    legal = rules.legal_instances(_numbers(request, replicas, 1, ilds))
+    return [count for count in legal if count // len(request.hosts) <= cores]

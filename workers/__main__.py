@@ -40,13 +40,14 @@ def main() -> NoReturn:
         backend = make_backend(job, batch, place)
         run = run or _make_run(job, place, backend.collective.first)
         records = Records(run, place.instance)
-        effective = {"place": place, "binding": binding, "threads": threads}
         records.event(
             "started",
             host=platform.node(),
             pid=os.getpid(),
             backend=job.backend,
-            **{name: asdict(value) for name, value in effective.items()},
+            place=asdict(place),
+            binding=asdict(binding),
+            threads=asdict(threads),
             **stack(),
         )
 

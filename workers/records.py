@@ -42,5 +42,6 @@ class Records:
         self._write("error", fields)
 
     def _write(self, name: str, fields: Mapping[str, Any]) -> None:
+        self._events.close()
         path = getattr(self.run, name)(self.instance)
         write_whole(path, json.dumps(fields, indent=1) + "\n")

@@ -19,12 +19,17 @@ class Threads:
     omp: str  # OMP_NUM_THREADS; the user's own value is kept
 
 
+def use_keras_2(environ: MutableMapping[str, str]) -> None:
+    """TensorFlow 2.16 and later: take Keras 2, the generation the IPU has, where it is installed."""
+    if importlib.util.find_spec("tf_keras"):
+        environ["TF_USE_LEGACY_KERAS"] = "1"
+
+
 def size_pools(cores: int, job: Job, environ: MutableMapping[str, str]) -> Threads:
     """Set what TensorFlow and OpenMP read from the environment, for this many cores."""
     # Threads that share an operation add its parts in an order that depends on how many they are.
     intra = 1 if job.settings.training.deterministic else cores
-    if importlib.util.find_spec("tf_keras"):  # TensorFlow 2.16 and later: Keras 2, the generation the IPU has
-        environ["TF_USE_LEGACY_KERAS"] = "1"
+    use_keras_2(environ)
     if job.backend == "cpu":  # a rehearsal is of the CPUs, also on a machine with a GPU
         environ["CUDA_VISIBLE_DEVICES"] = "-1"
     environ.setdefault("OMP_NUM_THREADS", str(intra))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -45,9 +45,10 @@ def train(
         threads=threads,
     )
 
-    model = build_model(settings, backend.dropout)
-    optimizer = make_optimizer(settings.optimizer, batch.replicas)
-    trained = backend.prepare(model, optimizer, (MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR))
+    with backend.scope():
+        model = build_model(settings, backend.dropout)
+        optimizer = make_optimizer(settings.optimizer, batch.replicas)
+        trained = backend.prepare(model, optimizer, (MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR), updates)
 
     def validate() -> Dict[str, float]:
         if not training.validation:
@@ -57,19 +58,23 @@ def train(
             f"val_{name}": value for name, value in backend.validate(trained, held_out, valid_source.samples).items()
         }
 
+    saved: List[str] = []
+
     def save(position: Dict[str, int]) -> None:
         if training.checkpoints and place.instance == 0:
             path = checkpoints.save(run.checkpoints, model, optimizer, position)
-            records.event("checkpoint", path=str(path.relative_to(run.path)), **position)
+            saved.append(str(path.relative_to(run.path)))
+            records.event("checkpoint", path=saved[-1], **position)
 
     left_out = train_source.samples - updates * batch.global_size
     records.event(
         "training", epochs=training.num_epochs, updates_per_epoch=updates, left_out=left_out, batch=batch.formula
     )
-    progress = _Progress(records, batch, place, run, validate, save)
-    trained.fit(stream, epochs=training.num_epochs, steps_per_epoch=updates, callbacks=[progress], verbose=0)
+    progress = _Progress(records, batch, place, run, backend.steps_per_update, validate, save)
+    steps = updates * backend.steps_per_update
+    trained.fit(stream, epochs=training.num_epochs, steps_per_epoch=steps, callbacks=[progress], verbose=0)
 
-    summary = _summary(progress, batch, place, backend)
+    summary = {**_summary(progress, batch, place, backend), "checkpoint": saved[-1] if saved else ""}
     if place.instance == 0:
         write_whole(run.summary, json.dumps(summary, indent=1) + "\n")
     return summary
@@ -96,12 +101,13 @@ class _Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         batch: Batch,
         place: Place,
         run: RunDirectory,
+        steps_per_update: int,
         validate: Callable[[], Dict[str, float]],
         save: Callable[[Dict[str, int]], None],
     ) -> None:
         super().__init__()
         self.records, self.batch, self.place, self.run = records, batch, place, run
-        self.validate, self.save = validate, save
+        self.steps_per_update, self.validate, self.save = steps_per_update, validate, save
         self.updates = 0
         self.train_s = 0.0
         self.warm_updates, self.warm_s = 0, 0.0  # without the first update, which compiles
@@ -115,13 +121,12 @@ class _Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, step: int, logs: Any = None) -> None:
         now = time.perf_counter()
-        self.updates += 1
-        self.epoch_updates += 1
-        if self.updates > 1:
-            self.warm_updates, self.warm_s = self.warm_updates + 1, self.warm_s + now - self.lap
-        self.lap = now
+        new = (step + 1) // self.steps_per_update - self.epoch_updates  # since the last return to the host
+        if self.updates:
+            self.warm_updates, self.warm_s = self.warm_updates + new, self.warm_s + now - self.lap
+        self.updates, self.epoch_updates, self.lap = self.updates + new, self.epoch_updates + new, now
         for name, value in (logs or {}).items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(value)
+            self.sums[name] = self.sums.get(name, 0.0) + float(value) * new
         if now - self.last_event >= _EVENT_INTERVAL_S:
             self.last_event = now
             self.records.event("update", update=self.updates, samples_per_s=self.rate(), **_floats(logs))

@@ -41,8 +41,7 @@ def launch_settings(
 @launch_options
 @program_options
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
-def command(ctx: click.Context, program: Tuple[str, ...], **values: Any) -> None:
+def command(program: Tuple[str, ...], **values: Any) -> None:
     """Launch a PopDist program of your own: ipulaunch run --pod 16 -- python3 my_train.py --flag"""
     if not program:
         raise UsageError("there is no program to run", hint="ipulaunch run --pod 16 -- python3 my_train.py")
@@ -59,4 +58,4 @@ def command(ctx: click.Context, program: Tuple[str, ...], **values: Any) -> None
     from ipulaunch.launcher.display import make_display
     from ipulaunch.launcher.running import carry_out, new_run_path
 
-    ctx.exit(carry_out(launch, new_run_path("program", run_dir), make_display(verbose)))
+    click.get_current_context().exit(carry_out(launch, new_run_path("program", run_dir), make_display(verbose)))

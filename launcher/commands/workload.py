@@ -18,8 +18,7 @@ def make_command(workload: str) -> click.Command:
     @click.command(workload, help=SUMMARIES[workload])
     @launch_options
     @settings_options(schema_of(workload))
-    @click.pass_context
-    def command(ctx: click.Context, **values: Any) -> None:
+    def command(**values: Any) -> None:
         dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
         verbose = values.pop("verbose")
         engine = choose_engine(values["engine"], dry_run)
@@ -32,6 +31,8 @@ def make_command(workload: str) -> click.Command:
         from ipulaunch.launcher.running import carry_out, new_run_path
 
         path = new_run_path(workload, run_dir)
-        ctx.exit(carry_out(launch_workload(resolved, asked, engine, path), path, make_display(verbose)))
+        click.get_current_context().exit(
+            carry_out(launch_workload(resolved, asked, engine, path), path, make_display(verbose))
+        )
 
     return command

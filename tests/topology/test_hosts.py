@@ -142,7 +142,7 @@ V1 = "12:pids:/x\n4:cpu,cpuacct:{}\n3:cpuset:/y\n1:name=systemd:/z"
         ),
         pytest.param(V1.format("/docker/abc"), {"cpu/cpu.cfs_quota_us": "200000"}, 2, id="v1 container"),
         pytest.param(V1.format("/a") + "\n0::/u", {"cpu/a/cpu.cfs_quota_us": "200000"}, 2, id="v1 beside an empty v2"),
-        pytest.param(V1.format("/"), {"pids/cpu.cfs_quota_us": "100000"}, 8, id="v1 other controller"),
+        pytest.param(V1.format("/"), {"cpu/y/cpu.cfs_quota_us": "100000"}, 8, id="v1 cpuset is not cpu"),
     ],
 )
 def test_quota(cgroup: str, files: Dict[str, str], cores: int, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ def cpus_of(nodes: Sequence[NumaNode]) -> Set[int]:
         pytest.param([2, 2], 2, 4, [Share((i // 2,), 1, f"{i},{i + 4}") for i in range(4)], id="a core each, SMT"),
         pytest.param([2, 2], 1, 1, [Share((0, 1), 4, "0-3")], id="all nodes"),
         pytest.param([2] * 4, 1, 2, [Share((0, 1), 4, "0-3"), Share((2, 3), 4, "4-7")], id="two nodes each"),
+        pytest.param([1, 3, 4, 4], 1, 2, [Share((0, 1), 4, "0-3"), Share((2, 3), 8, "4-11")], id="whole nodes first"),
         pytest.param([5], 1, 2, [Share((0,), 3, "0-2"), Share((0,), 2, "3-4")], id="larger first"),
         pytest.param(
             [43, 43, 42],
@@ -62,6 +63,7 @@ LAYOUTS = [[1], [2], [5], [4, 4], [3, 5], [1, 7], [43, 43, 42], [2, 2, 2, 2], [1
 @pytest.mark.parametrize("sizes", LAYOUTS, ids=str)
 def test_cores_are_all_given_out_once(sizes: List[int], threads: int, make_nodes: MakeNodes) -> None:
     nodes = make_nodes(sizes, threads)
+    by_node = {node.index: cpus_of([node]) for node in nodes}
     for instances in range(1, sum(sizes) + 1):
         shares = divide(nodes, instances)
         taken = [cpu for share in shares for cpu in cpulist.parse(share.cpus)]
@@ -71,7 +73,7 @@ def test_cores_are_all_given_out_once(sizes: List[int], threads: int, make_nodes
         for share in shares:
             cpus = set(cpulist.parse(share.cpus))
             assert share.cores * threads == len(cpus) > 0
-            assert share.numa_nodes == tuple(node.index for node in nodes if cpus & cpus_of([node]))
+            assert share.numa_nodes == tuple(index for index in by_node if cpus & by_node[index])
 
 
 @pytest.mark.parametrize("sizes", [[4, 4], [16] * 8, [43, 43, 42]], ids=str)

@@ -21,6 +21,10 @@ except ImportError as missing:
 
 def make_backend(job: Job, batch: Batch, place: Place) -> Any:
     """The backend of this instance, joined with the other instances."""
+    if job.backend == "ipu":
+        from ipulaunch.workers.backends.ipu import IpuBackend
+
+        return IpuBackend(batch, place)
     from ipulaunch.workers.backends.cpu import CpuBackend
     from ipulaunch.workers.collective import join
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+import contextlib
+import functools
+from typing import Any, ContextManager, Dict, List, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -31,14 +33,16 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         super().__init__(name="replicated")
         self.inner, self.measures = inner, list(measures)
         self.batch, self.place, self.collective, self.position = batch, place, collective, position
+        self._update_function: Any = None
 
     def call(self, inputs: Any, training: Any = None) -> Any:
         return self.inner(inputs, training=training)
 
     def make_train_function(self, force: bool = False) -> Any:
         """What fit() calls for every weight update."""
-        if self.train_function is None or force:
-            self.train_function = tf.function(self._update)
+        if self._update_function is None or force:
+            self._update_function = tf.function(self._update)
+        self.train_function = self._update_function
         return self.train_function
 
     def _update(self, stream: Any) -> Dict[str, Any]:
@@ -63,20 +67,17 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         the number of instances. Row k of `sums` waits with the sum of 2^k neighbouring replicas.
         """
         size = sum(weight.shape.num_elements() for weight in weights) + len(self.measures)
-        sums = tf.zeros([self.place.local_replicas.bit_length(), size])
-        total = tf.zeros([size])
-        for replica in tf.range(self.place.local_replicas):
+        replicas, levels = self.place.local_replicas, self.place.local_replicas.bit_length()
+        sums = tf.zeros([levels, size])
+        for replica in tf.range(replicas):
             total = self._sum_of_steps(stream, weights, replica)
             level = 0
             while tf.bitwise.right_shift(replica, level) % 2 == 1:
                 total = sums[level] + total
                 level += 1
             sums = tf.tensor_scatter_nd_update(sums, [[level]], [total])
-        # With a number of replicas that is no power of two, several rows hold a part.
-        for level in range(self.place.local_replicas.bit_length() - 1):
-            if self.place.local_replicas >> level & 1:
-                total = sums[level] + total if level else sums[0]
-        return total
+        waiting = [sums[level] for level in range(levels) if replicas >> level & 1]  # one, for a power of two
+        return functools.reduce(lambda later, earlier: earlier + later, waiting)
 
     def _sum_of_steps(self, stream: Any, weights: List[Any], replica: Any) -> Any:
         """Gradients and measures of one replica's micro-batches, in one flat buffer."""
@@ -99,15 +100,22 @@ class CpuBackend:
     """Builds, trains and validates a model on the CPUs of this instance."""
 
     runs_by_replica = True
+    steps_per_update = 1  # Keras counts our train function, which makes a whole update
 
     def __init__(self, batch: Batch, place: Place, collective: Any, seed: int) -> None:
         self.batch, self.place, self.collective = batch, place, collective
         self.position = DrawPosition(seed)
 
+    def scope(self) -> ContextManager[None]:
+        """Models are made inside it."""
+        return contextlib.nullcontext()
+
     def dropout(self, rate: float, name: str) -> Any:
         return PositionedDropout(rate, name, self.position)
 
-    def prepare(self, model: tf.keras.Model, optimizer: Any, measures: Sequence[Measure]) -> ReplicatedModel:
+    def prepare(
+        self, model: tf.keras.Model, optimizer: Any, measures: Sequence[Measure], updates_per_epoch: int
+    ) -> ReplicatedModel:
         """The model, ready for fit(), with the weights of instance 0 on all; the first measure is the loss."""
         for weight in model.weights:
             value = weight.numpy()
@@ -130,7 +138,7 @@ class CpuBackend:
         totals = self.collective.sum(table).sum(axis=(0, 1))
         return {measure.name: float(totals[i] / totals[-1]) for i, measure in enumerate(model.measures)}
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def _sums(self, model: ReplicatedModel, inputs: Any, targets: Any, weights: Any) -> Any:
         outputs = model.inner(inputs, training=False)
         values = [tf.cast(measure.of(targets, outputs) * weights, tf.float64) for measure in model.measures]

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import List
+
+import numpy as np
+import pytest
+from ipulaunch.data_pipeline.order import epoch_order, training_ids, validation_ids
+from ipulaunch.topology import Batch
+from ipulaunch.topology.batch import replica_slice
+from ipulaunch.topology.popdist import Place
+
+pytestmark = pytest.mark.core
+
+
+def places(instances: int, replicas: int) -> List[Place]:
+    local = replicas // instances
+    return [Place(i, instances, i, instances, i * local, local, replicas, 1) for i in range(instances)]
+
+
+def test_order_is_a_permutation() -> None:
+    assert sorted(epoch_order(1000, seed=1, epoch=2)) == list(range(1000))
+
+
+def test_order_depends_on_seed_and_epoch_alone() -> None:
+    first = epoch_order(100, seed=1, epoch=2)
+    assert np.array_equal(first, epoch_order(100, seed=1, epoch=2))
+    assert not np.array_equal(first, epoch_order(100, seed=1, epoch=3))
+    assert not np.array_equal(first, epoch_order(100, seed=2, epoch=2))
+
+
+def test_order_is_the_same_on_every_stack() -> None:
+    assert epoch_order(8, seed=7, epoch=0).tolist() == [4, 1, 6, 3, 2, 7, 5, 0]
+
+
+@pytest.mark.parametrize("instances", [1, 2, 4, 8])
+@pytest.mark.parametrize("by_replica", [False, True])
+def test_every_replica_takes_the_positions_of_the_invariant(instances: int, by_replica: bool) -> None:
+    batch = Batch(micro_size=3, replicas=8, accumulation=2)
+    order = epoch_order(2 * batch.global_size + 5, seed=0, epoch=0)
+    for place in places(instances, batch.replicas):
+        rows = iter(training_ids(order, batch, place, by_replica=by_replica))
+        mine = range(place.first_replica, place.first_replica + place.local_replicas)
+        for update in range(2):
+            turns = [(step, replica) for step in range(batch.accumulation) for replica in mine]
+            for step, replica in sorted(turns, key=lambda turn: turn[::-1]) if by_replica else turns:
+                assert next(rows).tolist() == order[replica_slice(update, step, replica, batch)].tolist()
+        assert next(rows, None) is None
+
+
+@pytest.mark.parametrize("instances", [1, 2, 4, 8])
+@pytest.mark.parametrize("samples", [48, 100, 131])
+def test_an_epoch_takes_every_sample_once_but_for_the_remainder(instances: int, samples: int) -> None:
+    batch = Batch(micro_size=2, replicas=8, accumulation=3)
+    order = epoch_order(samples, seed=3, epoch=1)
+    taken = [training_ids(order, batch, place, by_replica=True).ravel() for place in places(instances, 8)]
+    assert len({part.size for part in taken}) == 1
+    used = samples // batch.global_size * batch.global_size
+    assert sorted(np.concatenate(taken)) == sorted(order[:used])
+
+
+@pytest.mark.parametrize("instances", [1, 2, 4])
+@pytest.mark.parametrize("samples", [1, 7, 8, 9, 24, 25])
+def test_validation_weighs_every_sample_once_and_padding_nothing(instances: int, samples: int) -> None:
+    batch = Batch(micro_size=2, replicas=4, accumulation=5)
+    weight_of = np.zeros(samples)
+    steps = set()
+    for place in places(instances, 4):
+        ids, weights = validation_ids(samples, batch, place)
+        np.add.at(weight_of, ids.ravel(), weights.ravel())
+        steps.add(len(ids))
+    assert weight_of.tolist() == [1] * samples
+    assert len(steps) == 1

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.launcher.command import Command, guard_colons
+from ipulaunch.topology.plan import from_json
+
+SHOW_ARGS = str(Path(__file__).parents[1] / "fakes" / "show_args.py")
+SHOW = (sys.executable, "-IS", "-X", "utf8", SHOW_ARGS)
+LAUNCHER = (sys.executable, "-c", "from ipulaunch.launcher.cli import main; main()")
+
+HOSTILE = {
+    "blanks": " a  b ",
+    "single-quotes": "it's 'quoted'",
+    "double-quotes": 'say "hi"',
+    "both-quotes": "'\"'\"",
+    "newlines": "one\ntwo\n",
+    "tab": "a\tb",
+    "semicolon": "; echo injected",
+    "substitution": "$(echo injected)",
+    "backticks": "`echo injected`",
+    "variable": "$HOME ${PATH}",
+    "non-ascii": "grüße 日本 🚀",
+    "colon": ":",
+    "two-colons": "::",
+    "empty": "",
+    "dash": "-x",
+    "long-dash": "--host",
+    "only-dashes": "--",
+    "equals": "A=b",
+    "glob": "* ? [a-z]",
+    "tilde": "~",
+    "backslashes": "\\ \\n \\\\",
+    "comment": "# no comment",
+    "history": "!!",
+    "braces": "{a,b}",
+    "redirection": "> out < in | cat & ",
+    "percent": "%s %%",
+}
+
+
+def _sh(line: str) -> Dict[str, Any]:
+    done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=20, check=True)
+    shown: Dict[str, Any] = json.loads(done.stdout)
+    return shown
+
+
+@pytest.mark.parametrize("word", HOSTILE.values(), ids=HOSTILE)
+def test_shell_gives_the_word_back(word: str) -> None:
+    shown = _sh(Command((*SHOW, word, "end"), {"HOSTILE": word}).shell())
+    assert (shown["words"], shown["hostile"]) == ([word, "end"], word)
+
+
+def test_shell_gives_all_words_back_in_order() -> None:
+    assert _sh(Command((*SHOW, *HOSTILE.values())).shell())["words"] == list(HOSTILE.values())
+
+
+def test_plain_words_are_not_quoted() -> None:
+    assert Command(("mpirun", "-x", "A=b", "--host", "h1:2"), {"C": "d e"}).shell() == "C='d e' mpirun -x A=b --host h1:2"
+
+
+@pytest.mark.parametrize("program", [("prog",), ("prog", "a:b", "::", ""), ()], ids=["plain", "colons-in-words", "none"])
+def test_program_without_a_lone_colon_is_left_alone(program: Tuple[str, ...]) -> None:
+    assert guard_colons(program) == program
+
+
+def test_guarded_program_has_no_lone_colon_and_gives_all_words_back() -> None:
+    guarded = guard_colons((*SHOW, *HOSTILE.values()))
+    assert guarded[:2] == ("/bin/sh", "-c")
+    assert ":" not in guarded
+    done = subprocess.run(guarded, capture_output=True, timeout=20, check=True)
+    assert json.loads(done.stdout)["words"] == list(HOSTILE.values())
+
+
+GUARDED, BARE = list(HOSTILE.values()), [word for word in HOSTILE.values() if word != ":"]
+
+
+def _launch(environ: Dict[str, str], words: List[str], *options: str) -> subprocess.CompletedProcess[str]:
+    where = ("--pod", "4", "--engine", "openmpi", "--num-instances", "2", "--oversubscribe", "--env", "HOSTILE")
+    command = [*LAUNCHER, "run", *where, *options, "--", *SHOW, *words]
+    environ = {**environ, "HOSTILE": HOSTILE["both-quotes"]}
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=30, check=True, env=environ)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("words", [GUARDED, BARE], ids=["guarded", "bare"])
+def test_dry_run_can_be_pasted(words: List[str], mpirun: str, own_environment: Dict[str, str]) -> None:
+    line = _launch(own_environment, words, "--dry-run").stdout
+    assert line.startswith(mpirun)
+    environ = {**own_environment, "HOSTILE": HOSTILE["both-quotes"]}
+    done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=30, check=True, env=environ)
+    tagged = re.findall(rb"^\[[^,]*,(\d)\]<stdout>: ?(.*)$", done.stdout, re.MULTILINE)
+    shown = {int(instance): json.loads(text) for instance, text in tagged}
+    assert sorted(shown) == [0, 1]
+    assert [(s["words"], s["hostile"]) for s in shown.values()] == 2 * [(words, HOSTILE["both-quotes"])]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("words", [GUARDED, BARE], ids=["guarded", "bare"])
+def test_real_run(words: List[str], mpirun: str, own_environment: Dict[str, str], tmp_path: Path) -> None:
+    done = _launch(own_environment, words, "--run-dir", "my run")
+    run = RunDirectory(tmp_path / "my run")
+    shown = [json.loads(run.log(instance).read_text(encoding="utf-8")) for instance in range(2)]
+    assert [s["instance"] for s in shown] == ["0", "1"]
+    assert [(s["words"], s["hostile"]) for s in shown] == 2 * [(words, HOSTILE["both-quotes"])]
+    assert sorted(re.findall(r"^localhost:(\d)\| \{", done.stdout, re.MULTILINE)) == ["0", "1"]
+    assert (run.path / "engine.txt").read_text(encoding="utf-8") == ""
+    assert from_json(run.plan.read_text(encoding="utf-8")).instances == 2
+    assert run.command.read_text(encoding="utf-8").startswith(mpirun)
+    files = ["command.txt", "engine.txt", "instance-000", "instance-001", "plan.json"]
+    assert sorted(path.name for path in run.path.iterdir()) == files

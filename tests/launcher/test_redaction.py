@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import List
+
+import pytest
+
+from ipulaunch.launcher.redaction import is_secret, redact
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TOKEN",
+        "HF_TOKEN",
+        "githubToken",
+        "--wandb-api-key",
+        "WANDB_API_KEY",
+        "APIKEY",
+        "PASSWORD",
+        "PGPASSWD",
+        "AWS_SECRET_ACCESS_KEY",
+        "ACCESS_KEY_ID",
+        "private-key",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "Authorization",
+        "BASIC_AUTH",
+    ],
+)
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH",
+        "OMP_NUM_THREADS",
+        "data.n_train",
+        "--key",
+        "keyboard",
+        "TOKENIZERS_PARALLELISM",
+        "--tokenizer",
+        "--max-tokens",
+        "--author",
+    ],
+)
+def test_names_of_other_things(name: str) -> None:
+    assert not is_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        pytest.param(["prog", "--lr", "0.1"], ["prog", "--lr", "0.1"], id="nothing-to-hide"),
+        pytest.param(["-x", "HF_TOKEN=abc"], ["-x", "HF_TOKEN=***"], id="variable"),
+        pytest.param(["--api-key=abc", "x"], ["--api-key=***", "x"], id="option-with-equals"),
+        pytest.param(["--api-key", "abc", "x"], ["--api-key", "***", "x"], id="option-and-value"),
+        pytest.param(["--password", "--lr", "1"], ["--password", "--lr", "1"], id="option-without-value"),
+        pytest.param(["--password="], ["--password=***"], id="empty-value"),
+        pytest.param(["--password", ""], ["--password", "***"], id="empty-word"),
+        pytest.param(["--secret=a=b=c"], ["--secret=***"], id="equals-in-the-value"),
+        pytest.param(["--set", "login.password=abc"], ["--set", "login.password=***"], id="setting"),
+        pytest.param(["token"], ["token"], id="a-word"),
+        pytest.param(["--token"], ["--token"], id="last-word"),
+        pytest.param([], [], id="nothing"),
+    ],
+)
+def test_values_of_secrets_are_masked(words: List[str], shown: List[str]) -> None:
+    assert redact(words) == shown
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        pytest.param("--mpi-local-args=-x SHOWN=1 -x HF_TOKEN=hunter2", id="mpi-args"),
+        pytest.param("exec SHOWN --token hunter2 :", id="guarded"),
+        pytest.param("exec SHOWN '--token=my hunter2' :", id="guarded-with-a-blank"),
+        pytest.param("\n  -x SHOWN\n  -x HF_TOKEN=hunter2\n", id="several-lines"),
+        pytest.param("SHOWN' HF_TOKEN=hunter2", id="open-quote"),
+    ],
+)
+def test_secrets_within_a_word_are_masked(word: str) -> None:
+    (shown,) = redact([word])
+    assert "hunter2" not in shown
+    assert "SHOWN" in shown or word.count("'") == 1
+
+
+def test_blanks_of_other_words_are_kept() -> None:
+    words = ["exec  prog : 'a  b'", "--mpi-global-args=\n  --tag-output\n  --x", "it's"]
+    assert redact(words) == words

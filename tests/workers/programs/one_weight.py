@@ -1,0 +1,59 @@
+"""One SGD step on one weight, for several batches, on however many instances this is started with.
+
+x = linspace(0, 1, 16), targets 0, weight 1, rate 1: the mean of x^2 is 0.3444..., so the weight becomes 0.3111...
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from ipulaunch.topology import popdist
+from ipulaunch.workers.threads import use_keras_2
+
+use_keras_2(os.environ)
+
+import numpy as np
+import tensorflow as tf
+from ipulaunch.configs.sections import Optimizer
+from ipulaunch.data_pipeline.stream import training_stream
+from ipulaunch.topology import Batch
+from ipulaunch.workers.backends.cpu import CpuBackend
+from ipulaunch.workers.collective import join
+from ipulaunch.workers.measures import MEAN_SQUARED_ERROR
+from ipulaunch.workers.optimizers import make_optimizer
+
+
+class Line:
+    samples, shape, targets = 16, (1,), 1
+
+    def load(self, ids):
+        # Sixteenths fit the stream's int16; the model divides again.
+        return ids.astype(np.int16)[:, None], np.zeros((len(ids), 1), np.float32)
+
+
+def step(place, collective, batch):
+    backend = CpuBackend(batch, place, collective, seed=0)
+    inputs = tf.keras.Input((1,), dtype="int16")
+    fraction = tf.keras.layers.Lambda(lambda x: tf.cast(x, tf.float32) / 15)(inputs)
+    outputs = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(fraction)
+    model = tf.keras.Model(inputs, outputs)
+    trained = backend.prepare(model, make_optimizer(Optimizer("sgd", 1.0), 1), [MEAN_SQUARED_ERROR], 1)
+    stream = training_stream(Line(), batch, place, seed=0, epochs=1, by_replica=True, threads=1)
+    trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0)
+    return float(model.get_weights()[0][0, 0])
+
+
+def main():
+    place = popdist.read_place(os.environ)
+    collective = join(place)
+    batches = [Batch(16 // (4 * steps), 4, steps) for steps in (1, 4)]
+    weights = {str(batch.accumulation): step(place, collective, batch) for batch in batches}
+    with open(f"{sys.argv[1]}/{place.instances}-{place.instance}.json", "w") as file:
+        json.dump(weights, file)
+
+
+main()

@@ -1,0 +1,57 @@
+"""The worker's entry point, as an engine starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+import pytest
+
+WORKER = [sys.executable, "-m", "ipulaunch.workers", "cosmoflow"]
+
+
+def start(*arguments: str, cwd: Path, environ: Optional[Dict[str, str]] = None) -> "subprocess.CompletedProcess[str]":
+    env = {**os.environ, **(environ or {})}
+    return subprocess.run(
+        [*WORKER, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_a_run_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
+    done = start("--backend", "cpu", "--run-dir", str(tmp_path / "gone"), cwd=tmp_path)
+    assert done.returncode == 4
+    assert "error: the run directory cannot be read" in done.stderr
+
+
+def test_an_environment_that_contradicts_itself_is_said(tmp_path: Path) -> None:
+    environ = {"POPDIST_NUM_TOTAL_REPLICAS": "4", "POPDIST_NUM_LOCAL_REPLICAS": "3"}
+    done = start("--backend", "cpu", cwd=tmp_path, environ=environ)
+    assert done.returncode == 4
+    assert "4 replicas, 3 of them here" in done.stderr
+
+
+def test_several_instances_without_mpi_are_said(tmp_path: Path) -> None:
+    environ = {"POPDIST_NUM_TOTAL_REPLICAS": "4", "POPDIST_NUM_LOCAL_REPLICAS": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+    done = start("--backend", "cpu", "--rehearsal", cwd=tmp_path, environ=environ)
+    assert done.returncode == 4
+    assert "MPI says process 0 of 1, POPDIST_* say instance 0 of 2" in done.stderr
+
+
+@pytest.mark.core
+def test_started_by_hand_it_is_the_only_instance_and_makes_its_own_run(tmp_path: Path) -> None:
+    job = ["data.side=4", "data.n_train=3", "data.n_valid=2", "model.n_conv_layers=1", "model.conv_size=1"]
+    settings = [word for text in job for word in ("--set", text)]
+    done = start("--backend", "cpu", "--rehearsal", *settings, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    assert done.stdout == f"run directory: runs/{run.name}\n"
+    summary: Any = json.loads((run / "summary.json").read_text())
+    assert summary["updates"] == 6 and len(summary["samples_per_s_by_instance"]) == 1
+    assert (run / "instance-000" / "done.json").exists()
+    started = json.loads((run / "instance-000" / "events.jsonl").read_text().splitlines()[0])
+    assert started["threads"]["intra_op"] == 1  # a rehearsal is deterministic
+    assert started["binding"]["cores"] >= 1

@@ -1,0 +1,72 @@
+"""One process against many: the oracle of everything else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.mpi, pytest.mark.core]
+
+ONE_WEIGHT = Path(__file__).parent / "programs" / "one_weight.py"
+JOB = {
+    "data.side": 8,
+    "data.n_train": 40,  # 2 updates of 16, and 8 samples left out
+    "data.n_valid": 13,  # divides by no number of replicas
+    "model.conv_size": 2,
+    "model.n_conv_layers": 2,
+    "model.dropout": 0.5,
+    "training.gradient_accumulation_count": 2,
+    "training.micro_batch_size": 2,
+}
+
+Run = Callable[..., Path]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def run(*arguments: str, instances: int) -> Path:
+        directory = tmp_path / f"run-{instances}"
+        head = [sys.executable, "-m", "ipulaunch.launcher", *arguments[:1], "--pod", "4", "--engine", "openmpi"]
+        options = ["--oversubscribe", "--num-instances", str(instances), "--run-dir", str(directory)]
+        done = subprocess.run([*head, *options, *arguments[1:]], capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stderr
+        return directory
+
+    return run
+
+
+@pytest.mark.parametrize("instances", [1, 2, 4])
+def test_one_weight_takes_the_same_step_everywhere(instances: int, run: Run, tmp_path: Path) -> None:
+    run("run", "--", sys.executable, str(ONE_WEIGHT), str(tmp_path), instances=instances)
+    for instance in range(instances):
+        weights = json.loads((tmp_path / f"{instances}-{instance}.json").read_text())
+        assert weights == {"1": pytest.approx(0.3111111, abs=1e-6), "4": pytest.approx(0.3111111, abs=1e-6)}
+
+
+def state(directory: Path) -> Dict[str, Any]:
+    (checkpoint,) = (directory / "checkpoints").glob("update-00000004")
+    with np.load(checkpoint / "state.npz", allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def curve(directory: Path) -> Any:
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "train_s"} for row in rows]
+
+
+def test_training_has_the_same_bits_on_1_2_and_4_instances(run: Run) -> None:
+    settings = [word for key, value in JOB.items() for word in ("--set", f"{key}={value}")]
+    one, two, four = (run("cosmoflow", *settings, instances=count) for count in (1, 2, 4))
+    assert len(curve(one)) == 2
+    for other in (two, four):
+        assert curve(other) == curve(one)
+        expected, found = state(one), state(other)
+        assert expected.keys() == found.keys()
+        for name, value in expected.items():
+            assert np.array_equal(value, found[name]), name
