@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NamedTuple
 
 import yaml
 
@@ -15,8 +14,7 @@ from ipulaunch.configs.tree import Given, assignment, parse_yaml
 from ipulaunch.configs.workloads import Resolved, schema_of
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """What the instances of a run do: the workload and its settings, on which backend."""
 
     workload: str

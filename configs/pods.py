@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict
+from typing import Dict, NamedTuple
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.schema import build, setting
@@ -32,8 +32,7 @@ class HostEntry:
     threads_per_core: int = setting(1, "hardware threads of a core", at_least=1)
 
 
-@dataclass(frozen=True)
-class Catalogue:
+class Catalogue(NamedTuple):
     """All systems by name, and the reference host."""
 
     reference_host: HostEntry

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
 
 from ipulaunch.configs.cosmoflow import CosmoflowSettings
 from ipulaunch.configs.errors import UsageError, near_miss
@@ -16,8 +15,7 @@ WORKLOADS: Dict[str, type] = {"cosmoflow": CosmoflowSettings}
 SUMMARIES = {"cosmoflow": "Train CosmoFlow: cosmological parameters from 3-D matter distributions."}
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(NamedTuple):
     """The settings of one run, and for every key the place its value came from."""
 
     workload: str

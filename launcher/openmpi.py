@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
-from typing import List, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
 from ipulaunch.launcher.command import guard_colons
 from ipulaunch.topology import Plan
 from ipulaunch.topology.popdist import environment
 
 
-@dataclass(frozen=True)
-class OpenMpiOptions:
+class OpenMpiOptions(NamedTuple):
     """What this machine and the user add to the plan."""
 
     major: int = 5

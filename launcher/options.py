@@ -149,6 +149,6 @@ def asked_from(values: Dict[str, Any]) -> Asked:
     """What the shared options ask for; takes them out of `values`."""
     poprun = {name: values.pop(name) for name in POPRUN_FIELDS if name in values}
     sdk = values.pop("sdk", None)
-    names: Tuple[str, ...] = tuple(Asked.__dataclass_fields__)
+    names: Tuple[str, ...] = Asked._fields
     given = {name: values.pop(name) for name in names if name in values}
     return Asked(**given, sdk=parse_sdk(sdk) if sdk else None, poprun=poprun)

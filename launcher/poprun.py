@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import List, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.launcher.command import guard_colons
 from ipulaunch.launcher.poprun_options import NEWEST, Sdk, require
 from ipulaunch.topology import Plan, hostlist
 
 
-@dataclass(frozen=True)
-class PoprunOptions:
+class PoprunOptions(NamedTuple):
     """What a site or a user adds to the plan. None is "not given"."""
 
     sdk: Sdk = NEWEST

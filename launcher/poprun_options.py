@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import UsageError, near_miss
@@ -102,8 +101,7 @@ def _text(sdk: Sdk) -> str:
     return f"{sdk[0]}.{sdk[1]}"
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A poprun command line, taken apart."""
 
     options: Dict[str, List[str]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import List, Sequence
 
-_SECRET = re.compile(r"(?i)(secret|token|passw|api[-_]?key|private[-_]?key|access[-_]?key|credential|auth)")
+_SECRET = r"(?i)(secret|token|passw|api[-_]?key|private[-_]?key|access[-_]?key|credential|auth)"
 MASK = "***"
 
 
 def is_secret(name: str) -> bool:
     """Whether a variable or option of this name holds a secret."""
-    return bool(_SECRET.search(name))
+    return bool(re.search(_SECRET, name))
 
 
 def redact(words: Sequence[str]) -> List[str]:

@@ -7,14 +7,12 @@ whatever the number of instances: that is what keeps one process and many the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import List, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """How the samples of one weight update are divided."""
 
     micro_size: int

@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 
 from ipulaunch.configs.errors import UsageError
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _MOST_HOSTS = 1 << 16
 
 
@@ -22,7 +22,7 @@ def parse(text: str) -> Tuple[str, ...]:
         if len(hosts) > _MOST_HOSTS:
             raise UsageError(f"the host list {text!r} names more than {_MOST_HOSTS} hosts")
     for host in hosts:
-        if not _NAME.fullmatch(host):
+        if not re.fullmatch(_NAME, host):
             raise UsageError(f"{host!r} in the host list {text!r} is not a host name or address")
     return _distinct(hosts, f"the host list {text!r}")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import List, Optional, Set, Tuple
+from typing import List, NamedTuple, Optional, Set, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, PlanError
 from ipulaunch.configs.pods import HostEntry
@@ -15,16 +14,14 @@ from ipulaunch.topology import cpulist
 Core = Tuple[int, ...]  # the hardware threads of one physical core
 
 
-@dataclass(frozen=True)
-class NumaNode:
+class NumaNode(NamedTuple):
     """A memory controller and the cores next to it."""
 
-    index: int
+    number: int
     cores: Tuple[Core, ...]
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(NamedTuple):
     """A machine that runs instances: its name, the cores we may use, and how that is known."""
 
     name: str
@@ -64,7 +61,7 @@ def reference(name: str, layout: HostEntry, source: str) -> Host:
 
 def named(host: Host, name: str) -> Host:
     """The same layout under another name."""
-    return replace(host, name=name)
+    return host._replace(name=name)
 
 
 def parse_layout(text: str) -> HostEntry:
@@ -135,7 +132,7 @@ def _limit(group: Path) -> Optional[float]:
 
 def _within_quota(nodes: List[NumaNode], quota: Optional[float]) -> Tuple[NumaNode, ...]:
     """As many cores as the quota pays for, taken away where most are left."""
-    keep = {node.index: list(node.cores) for node in nodes}
+    keep = {node.number: list(node.cores) for node in nodes}
     limit = math.inf if quota is None else max(1, math.floor(quota))
     while sum(map(len, keep.values())) > limit:
         largest = max(keep, key=lambda index: (len(keep[index]), index))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import List, Sequence, Tuple, TypeVar
+from typing import List, NamedTuple, Sequence, Tuple, TypeVar
 
 from ipulaunch.topology import cpulist
 from ipulaunch.topology.hosts import Core, NumaNode
@@ -11,8 +10,7 @@ from ipulaunch.topology.hosts import Core, NumaNode
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """The part of a host that one instance is bound to."""
 
     numa_nodes: Tuple[int, ...]
@@ -24,18 +22,18 @@ def divide(nodes: Sequence[NumaNode], instances: int) -> List[Share]:
     """One share per instance, in order, crossing a NUMA node only where the counts leave no other way."""
     per_node = instances // len(nodes)
     if instances % len(nodes) == 0 and per_node <= min(len(node.cores) for node in nodes):
-        parts = [[(node.index, core) for core in part] for node in nodes for part in _split(node.cores, per_node)]
+        parts = [[(node.number, core) for core in part] for node in nodes for part in _split(node.cores, per_node)]
     elif len(nodes) % instances == 0:
-        parts = [[(node.index, core) for node in group for core in node.cores] for group in _split(nodes, instances)]
+        parts = [[(node.number, core) for node in group for core in node.cores] for group in _split(nodes, instances)]
     else:
-        every = [(node.index, core) for node in nodes for core in node.cores]
+        every = [(node.number, core) for node in nodes for core in node.cores]
         parts = [list(part) for part in _split(every, instances)]
     return [_share(part) for part in parts]
 
 
 def oversubscribe(nodes: Sequence[NumaNode], instances: int) -> List[Share]:
     """More instances than cores: each gets one core, in turn."""
-    cores = [(node.index, core) for node in nodes for core in node.cores]
+    cores = [(node.number, core) for node in nodes for core in node.cores]
     return [_share([cores[index * len(cores) // instances]]) for index in range(instances)]
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import PlanError
 from ipulaunch.topology import cpulist
@@ -13,8 +12,7 @@ from ipulaunch.topology.batch import Batch
 _FORMAT = 1
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """Where one instance runs and which replicas it holds."""
 
     instance: int
@@ -26,8 +24,7 @@ class Placement:
     first_replica: int
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """One launch, fully decided."""
 
     workload: str
@@ -70,7 +67,9 @@ class Plan:
 
 def to_json(plan: Plan) -> str:
     """The plan as text; from_json() gives back an equal plan."""
-    return json.dumps({"format": _FORMAT, **asdict(plan)}, indent=1) + "\n"
+    data = {"format": _FORMAT, **plan._asdict(), "batch": plan.batch._asdict()}
+    data["placements"] = [placement._asdict() for placement in plan.placements]
+    return json.dumps(data, indent=1) + "\n"
 
 
 def from_json(text: str) -> Plan:
@@ -95,7 +94,7 @@ def _placement(item: Dict[str, Any]) -> Placement:
 
 
 def _verify(plan: Plan) -> None:
-    counts = [plan.replicas, plan.ipus_per_replica, plan.ilds, *asdict(plan.batch).values()]
+    counts = [plan.replicas, plan.ipus_per_replica, plan.ilds, *plan.batch]
     if any(type(count) is not int or count < 1 for count in counts):
         raise ValueError("its counts are not whole numbers above 0")
     if not plan.placements or plan.replicas % plan.instances:

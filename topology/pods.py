@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from ipulaunch.configs.errors import PlanError
 from ipulaunch.configs.pods import Catalogue
@@ -11,8 +10,7 @@ from ipulaunch.configs.pods import Catalogue
 IPUS_PER_ILD = 64
 
 
-@dataclass(frozen=True)
-class System:
+class System(NamedTuple):
     """IPUs that one job can have, and the hosts that come with them."""
 
     name: str

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Dict, Mapping
+from typing import Dict, Mapping, NamedTuple
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.topology.plan import Placement, Plan
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """One instance among all, as PopDist tells it."""
 
     instance: int

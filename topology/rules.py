@@ -7,8 +7,7 @@ Not here, because they hold by construction: R9 (PopRun above 64 IPUs: there is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 from ipulaunch.configs.errors import PlanError
 from ipulaunch.topology.pods import IPUS_PER_ILD
@@ -16,8 +15,7 @@ from ipulaunch.topology.pods import IPUS_PER_ILD
 IPUS_PER_REPLICA = (1, 2, 4, 8, 16)
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(NamedTuple):
     """The counts of one launch, before or after it is planned."""
 
     replicas: int
@@ -40,8 +38,7 @@ class Numbers:
         return -(-self.instances // self.hosts)
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One rule that a launch breaks."""
 
     rule: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import PlanError
 from ipulaunch.topology import placement, rules
@@ -15,8 +14,7 @@ from ipulaunch.topology.pods import IPUS_PER_ILD, System
 COMPUTED = "computed"
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What a launch is to be planned for. None is "not asked for": the solver decides."""
 
     workload: str
@@ -34,11 +32,10 @@ class Request:
     global_batch_size: Optional[int] = None
     oversubscribe: bool = False
     is_rehearsal: bool = False
-    origins: Mapping[str, str] = field(default_factory=dict)  # where the wishes came from, by their names here
+    origins: Mapping[str, str] = {}  # where the wishes came from, by their names here
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """One number of the plan, where it came from and why."""
 
     name: str
@@ -47,16 +44,14 @@ class Decision:
     why: str
 
 
-@dataclass(frozen=True)
-class Rejected:
+class Rejected(NamedTuple):
     """A number of instances that was considered and not taken."""
 
     instances: int
     why: str
 
 
-@dataclass(frozen=True)
-class Solution:
+class Solution(NamedTuple):
     """A plan with its reasons."""
 
     plan: Plan

@@ -45,7 +45,7 @@ def main() -> NoReturn:
             host=platform.node(),
             pid=os.getpid(),
             backend=job.backend,
-            place=asdict(place),
+            place=place._asdict(),
             binding=asdict(binding),
             threads=asdict(threads),
             **stack(),

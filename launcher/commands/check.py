@@ -37,7 +37,7 @@ def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
         *(f"{found.message} ({found.rule}); {found.hint}" for found in findings if not found.hard),
     ]
     if as_json:
-        data = {"numbers": vars(numbers), "findings": [vars(found) for found in findings], "warnings": warnings}
+        data = {"numbers": numbers._asdict(), "findings": [found._asdict() for found in findings], "warnings": warnings}
         click.echo(json.dumps(data, indent=1))
     else:
         click.echo(

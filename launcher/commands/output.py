@@ -18,7 +18,7 @@ def print_launch(launch: Launch, as_json: bool) -> None:
         data = {
             "engine": launch.engine.name,
             "argv": list(launch.command.argv),
-            "env": launch.command.env,
+            "env": dict(launch.command.env),
             **solution_data(launch.solution),
         }
         click.echo(json.dumps(data, indent=1))
@@ -34,7 +34,7 @@ def solution_data(solution: Solution) -> Dict[str, Any]:
     """A solution as plain data."""
     return {
         "plan": json.loads(to_json(solution.plan)),
-        "decisions": [vars(decision) for decision in solution.decisions],
-        "rejected": [vars(rejected) for rejected in solution.rejected],
+        "decisions": [decision._asdict() for decision in solution.decisions],
+        "rejected": [rejected._asdict() for rejected in solution.rejected],
         "warnings": list(solution.warnings),
     }

@@ -4,6 +4,7 @@ from typing import List
 
 import numpy as np
 import pytest
+
 from ipulaunch.data_pipeline.order import epoch_order, training_ids, validation_ids
 from ipulaunch.topology import Batch
 from ipulaunch.topology.batch import replica_slice

@@ -4,6 +4,7 @@ from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
+
 from ipulaunch.data_pipeline.order import epoch_order, training_ids, validation_ids
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch

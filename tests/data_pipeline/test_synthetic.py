@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.data_pipeline.synthetic import SyntheticCosmoflow
 

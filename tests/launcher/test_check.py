@@ -76,7 +76,7 @@ def test_options_are_those_of_the_sdk(sdk: str, code: int, ipulaunch: Run) -> No
 
 
 def test_json(ipulaunch: Run) -> None:
-    code, out, _ = ipulaunch("check", "--json", "--", *"poprun --num-instance 2 --num-replicas 4 prog".split())
+    code, out, _ = ipulaunch("check", "--json", "--", *["poprun", "--num-instance", "2", "--num-replicas", "4", "prog"])
     data = json.loads(out)
     assert code == 0
     assert (data["numbers"]["instances"], data["numbers"]["replicas"], data["numbers"]["ilds"]) == (2, 4, 1)
@@ -85,7 +85,7 @@ def test_json(ipulaunch: Run) -> None:
 
 
 def test_json_has_the_findings_of_a_bad_line(ipulaunch: Run) -> None:
-    code, out, err = ipulaunch("check", "--json", "--", *"poprun --num-instances 3 --num-replicas 4 prog".split())
+    code, out, err = ipulaunch("check", "--json", "--", *["poprun", "--num-instances", "3", "--num-replicas", "4", "prog"])
     (found,) = json.loads(out)["findings"]
     assert code == 3
     assert (found["rule"], found["hard"]) == ("R1", True)

@@ -47,13 +47,13 @@ def all_cpus(host: Host) -> List[int]:
 def test_every_numa_node_is_found(count: int, tmp_path: Path) -> None:
     host = machine(tmp_path, {node: f"{4 * node}-{4 * node + 3}" for node in range(count)})
     assert (host.name, host.source, host.cores) == ("here", "discovered", 4 * count)
-    assert [node.index for node in host.nodes] == list(range(count))
+    assert [node.number for node in host.nodes] == list(range(count))
     assert [node.cores[0] for node in host.nodes] == [(4 * node,) for node in range(count)]
 
 
 def test_nodes_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     host = machine(tmp_path, {node: str(node) for node in range(12)})
-    assert [node.index for node in host.nodes] == list(range(12))
+    assert [node.number for node in host.nodes] == list(range(12))
 
 
 def test_uneven_nodes_keep_their_sizes(tmp_path: Path) -> None:
@@ -74,12 +74,12 @@ def test_neighbouring_threads_are_one_core(tmp_path: Path) -> None:
 
 def test_node_without_cpus_runs_nothing(tmp_path: Path) -> None:
     host = machine(tmp_path, {0: "0-1", 1: "", 2: "2-3"})
-    assert [node.index for node in host.nodes] == [0, 2]
+    assert [node.number for node in host.nodes] == [0, 2]
 
 
 def test_kernel_without_nodes_is_one_node(tmp_path: Path) -> None:
     host = machine(tmp_path, {}, allowed="0-2,5")
-    assert [(node.index, node.cores) for node in host.nodes] == [(0, ((0,), (1,), (2,), (5,)))]
+    assert [(node.number, node.cores) for node in host.nodes] == [(0, ((0,), (1,), (2,), (5,)))]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_kernel_without_nodes_is_one_node(tmp_path: Path) -> None:
 )
 def test_only_allowed_cpus_count(allowed: str, cores: Dict[int, int], tmp_path: Path) -> None:
     host = machine(tmp_path, {0: "0-3", 1: "4-7"}, allowed=allowed)
-    assert {node.index: len(node.cores) for node in host.nodes} == cores
+    assert {node.number: len(node.cores) for node in host.nodes} == cores
     assert all_cpus(host) == list(cpulist.parse(allowed))
 
 

@@ -63,7 +63,7 @@ LAYOUTS = [[1], [2], [5], [4, 4], [3, 5], [1, 7], [43, 43, 42], [2, 2, 2, 2], [1
 @pytest.mark.parametrize("sizes", LAYOUTS, ids=str)
 def test_cores_are_all_given_out_once(sizes: List[int], threads: int, make_nodes: MakeNodes) -> None:
     nodes = make_nodes(sizes, threads)
-    by_node = {node.index: cpus_of([node]) for node in nodes}
+    by_node = {node.number: cpus_of([node]) for node in nodes}
     for instances in range(1, sum(sizes) + 1):
         shares = divide(nodes, instances)
         taken = [cpu for share in shares for cpu in cpulist.parse(share.cpus)]

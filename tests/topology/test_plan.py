@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any, Callable, Dict
 
@@ -38,7 +37,7 @@ def test_placements_are_complete(plan: Plan) -> None:
 
 
 def test_plan_is_frozen(plan: Plan) -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         plan.replicas = 4  # type: ignore[misc]
 
 
@@ -51,7 +50,7 @@ def test_json_gives_back_an_equal_plan(make_plan: Callable[..., Plan]) -> None:
 
 
 def test_json_keeps_every_field(plan: Plan) -> None:
-    odd = dataclasses.replace(plan, ilds=2, oversubscribed=True, batch=Batch(3, 8, 5), workload="w", system="s")
+    odd = plan._replace(ilds=2, oversubscribed=True, batch=Batch(3, 8, 5), workload="w", system="s")
     assert from_json(to_json(odd)) == odd
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import List
 
 import pytest
@@ -36,14 +35,14 @@ BROKEN = [
 ]
 
 ADVICE = [
-    pytest.param("R4", replace(GOOD, replicas=8), ["= 8 IPUs of 16", "8 IPUs stay idle"], "16 replicas", id="R4"),
+    pytest.param("R4", GOOD._replace(replicas=8), ["= 8 IPUs of 16", "8 IPUs stay idle"], "16 replicas", id="R4"),
     pytest.param("R7", Numbers(64, 8, 1, ilds=8), ["8 IPU-Link", "64 IPUs", "1 is usual"], "use 1", id="R7 many"),
     pytest.param("R7", Numbers(128, 8, 1, ilds=1), ["1 IPU-Link", "128 IPUs", "2 is usual"], "use 2", id="R7 few"),
     pytest.param(
-        "R10", replace(GOOD, instances=16), ["16 instances per host", "8 NUMA nodes"], "8 instances or fewer", id="R10"
+        "R10", GOOD._replace(instances=16), ["16 instances per host", "8 NUMA nodes"], "8 instances or fewer", id="R10"
     ),
     pytest.param(
-        "R13", replace(GOOD, cores_per_host=12), ["8 instances on 12 cores", "1.5 each", "the 4"], "fewer", id="R13"
+        "R13", GOOD._replace(cores_per_host=12), ["8 instances on 12 cores", "1.5 each", "the 4"], "fewer", id="R13"
     ),
 ]
 
@@ -82,12 +81,12 @@ def test_soft_rule_warns_with_both_numbers_and_a_way_out(
 @pytest.mark.parametrize(
     ("numbers", "rules"),
     [
-        pytest.param(replace(GOOD, instances=16, io_bound=True), [], id="R10 does not hold for IO-bound work"),
-        pytest.param(replace(GOOD, cores_per_host=None), [], id="R13 needs cores"),
-        pytest.param(replace(GOOD, cores_per_host=32), [], id="R13 at the limit"),
-        pytest.param(replace(GOOD, cores_per_host=31), ["R13"], id="R13 below the limit"),
-        pytest.param(replace(GOOD, system_ipus=None), [], id="R4 needs a system"),
-        pytest.param(replace(GOOD, hosts=2, numa_nodes_per_host=4), [], id="R10 counts per host"),
+        pytest.param(GOOD._replace(instances=16, io_bound=True), [], id="R10 does not hold for IO-bound work"),
+        pytest.param(GOOD._replace(cores_per_host=None), [], id="R13 needs cores"),
+        pytest.param(GOOD._replace(cores_per_host=32), [], id="R13 at the limit"),
+        pytest.param(GOOD._replace(cores_per_host=31), ["R13"], id="R13 below the limit"),
+        pytest.param(GOOD._replace(system_ipus=None), [], id="R4 needs a system"),
+        pytest.param(GOOD._replace(hosts=2, numa_nodes_per_host=4), [], id="R10 counts per host"),
         pytest.param(Numbers(16, 8, 8, ilds=2), [], id="128 IPUs have two domains"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+
 from ipulaunch.workers import checkpoints
 
 

@@ -5,6 +5,7 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 import tensorflow as tf
+
 from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
 from ipulaunch.workers.models.cosmoflow import build_model
 

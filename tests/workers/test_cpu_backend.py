@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+
 from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
 from ipulaunch.configs.sections import Optimizer
 from ipulaunch.data_pipeline.order import epoch_order
@@ -75,7 +76,8 @@ def test_validation_is_the_mean_over_the_whole_set(batch: Batch) -> None:
     model = build_model(SETTINGS, backend.dropout)
     trained = backend.prepare(model, make_optimizer(SETTINGS.optimizer, 1), MEASURES, 1)
     source = SyntheticCosmoflow(SETTINGS.data, "validation", 0)
-    found = backend.validate(trained, validation_stream(source, batch, alone(batch.replicas), threads=1), source.samples)
+    stream = validation_stream(source, batch, alone(batch.replicas), threads=1)
+    found = backend.validate(trained, stream, source.samples)
 
     inputs, targets = source.load(np.arange(source.samples))
     error = model(inputs).numpy() - targets

@@ -14,7 +14,7 @@ import pytest
 WORKER = [sys.executable, "-m", "ipulaunch.workers", "cosmoflow"]
 
 
-def start(*arguments: str, cwd: Path, environ: Optional[Dict[str, str]] = None) -> "subprocess.CompletedProcess[str]":
+def start(*arguments: str, cwd: Path, environ: Optional[Dict[str, str]] = None) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **(environ or {})}
     return subprocess.run(
         [*WORKER, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False

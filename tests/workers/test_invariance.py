@@ -34,7 +34,8 @@ def run(tmp_path: Path) -> Run:
         directory = tmp_path / f"run-{instances}"
         head = [sys.executable, "-m", "ipulaunch.launcher", *arguments[:1], "--pod", "4", "--engine", "openmpi"]
         options = ["--oversubscribe", "--num-instances", str(instances), "--run-dir", str(directory)]
-        done = subprocess.run([*head, *options, *arguments[1:]], capture_output=True, text=True, timeout=180, check=False)
+        command = [*head, *options, *arguments[1:]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr
         return directory
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ipulaunch.configs.sections import Optimizer
 from ipulaunch.workers.optimizers import make_optimizer, scaled_rate
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Type
 
 import pytest
+
 from ipulaunch.configs.errors import DataError, IpulaunchError, NotReadyError
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.workers.records import Records
@@ -29,7 +30,8 @@ def test_an_error_of_ours_keeps_its_exit_code_and_hint(kind: Type[IpulaunchError
     run = RunDirectory(tmp_path)
     Records(run, 0).error(kind("what", hint="next"))
     record = json.loads(run.error(0).read_text())
-    assert (record["type"], record["message"], record["hint"], record["exit_code"]) == (kind.__name__, "what", "next", code)
+    found = [record[name] for name in ("type", "message", "hint", "exit_code")]
+    assert found == [kind.__name__, "what", "next", code]
 
 
 def test_any_other_error_is_a_failed_job(tmp_path: Path) -> None:

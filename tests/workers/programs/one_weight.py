@@ -8,23 +8,22 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-from ipulaunch.topology import popdist
 from ipulaunch.workers.threads import use_keras_2
 
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 use_keras_2(os.environ)
 
-import numpy as np
-import tensorflow as tf
-from ipulaunch.configs.sections import Optimizer
-from ipulaunch.data_pipeline.stream import training_stream
-from ipulaunch.topology import Batch
-from ipulaunch.workers.backends.cpu import CpuBackend
-from ipulaunch.workers.collective import join
-from ipulaunch.workers.measures import MEAN_SQUARED_ERROR
-from ipulaunch.workers.optimizers import make_optimizer
+import numpy as np  # noqa: E402 - Keras 2 is chosen before TensorFlow is imported
+import tensorflow as tf  # noqa: E402
+from ipulaunch.configs.sections import Optimizer  # noqa: E402
+from ipulaunch.data_pipeline.stream import training_stream  # noqa: E402
+from ipulaunch.topology import Batch, popdist  # noqa: E402
+from ipulaunch.workers.backends.cpu import CpuBackend  # noqa: E402
+from ipulaunch.workers.collective import join  # noqa: E402
+from ipulaunch.workers.measures import MEAN_SQUARED_ERROR  # noqa: E402
+from ipulaunch.workers.optimizers import make_optimizer  # noqa: E402
 
 
 class Line:
@@ -52,8 +51,7 @@ def main():
     collective = join(place)
     batches = [Batch(16 // (4 * steps), 4, steps) for steps in (1, 4)]
     weights = {str(batch.accumulation): step(place, collective, batch) for batch in batches}
-    with open(f"{sys.argv[1]}/{place.instances}-{place.instance}.json", "w") as file:
-        json.dump(weights, file)
+    Path(sys.argv[1], f"{place.instances}-{place.instance}.json").write_text(json.dumps(weights))
 
 
 main()

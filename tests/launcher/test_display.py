@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import pytest
+
+from ipulaunch.configs.job import Job
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.launcher import display as module
+from ipulaunch.launcher.display import Display, LiveDisplay, make_display
+from ipulaunch.launcher.events import Follower, Progress
+from ipulaunch.launcher.launch import Launch
+from ipulaunch.launcher.verdict import Verdict
+
+MakeLaunch = Callable[..., Launch]
+
+JOB = Job("cosmoflow", "cpu", None)
+SUMMARY = {
+    "samples_per_s": 40.26,
+    "samples_per_s_by_instance": [float(n) for n in range(10)],
+    "metrics": {"loss": 0.123456, "val_loss": 1234.5678},
+    "checkpoint": "checkpoints/16",
+}
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.fixture()
+def plain(clock: Clock) -> Display:
+    return Display(io.StringIO(), io.StringIO())
+
+
+@pytest.fixture()
+def live(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveDisplay]:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    display = LiveDisplay(Terminal(), Terminal())
+    yield display
+    display.stop()
+
+
+def _talk(display: Display) -> str:
+    text = display.stream.getvalue()  # type: ignore[attr-defined]
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+def _output(display: Display) -> str:
+    text: str = display.output.getvalue()  # type: ignore[attr-defined]
+    return text
+
+
+def _training() -> Tuple[Progress, List[Dict[str, Any]]]:
+    progress = Progress(2)
+    records = [
+        {"instance": 0, "event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3},
+        {"instance": 1, "event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3},
+        {"instance": 0, "event": "epoch", "time_ns": 2, "epoch": 1, "update": 8, "samples_per_s": 20.0, "loss": 0.25},
+        {"instance": 1, "event": "epoch", "time_ns": 2, "epoch": 1, "update": 8, "samples_per_s": 20.0, "loss": 0.25},
+    ]
+    for record in records:
+        progress.take(record["instance"], {name: value for name, value in record.items() if name != "instance"})
+    return progress, records
+
+
+def test_start_says_what_runs_where(plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    plain.start(make_launch(["x"], job=JOB, notes=("as root",)), run_directory)
+    talk = _talk(plain)
+    for words in (
+        "cosmoflow on 4 IPUs: an engine of the tests",
+        "note: as root",
+        "4 = 4 replicas x 1",
+        "2 with 2 replicas and 64 cores each, on localhost",
+        "4 = 1 micro-batch x 4 replicas x 1 accumulation",
+    ):
+        assert words in talk
+    assert _output(plain) == ""
+
+
+def test_start_passes_warnings_on(
+    plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, solve_for: Callable[..., Any]
+) -> None:
+    solution = solve_for(4, 4, layout=(1, 2), oversubscribe=True)
+    assert solution.warnings
+    plain.start(make_launch(["x"], solution=solution), run_directory)
+    for warning in solution.warnings:
+        assert f"warning: {warning}\n" in _talk(plain)
+
+
+def test_run_is_named_relative_to_where_we_are(
+    plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain.start(make_launch(["x"]), run_directory)
+    assert _talk(plain).splitlines()[-1].split() == ["run", "run"]
+    monkeypatch.chdir("/")
+    plain.conclude(Verdict(0, "done"), RunDirectory(Path("/elsewhere/run")), {})
+    assert _talk(plain).splitlines()[-1].split() == ["run", "elsewhere/run"]
+
+
+def test_milestones_are_those_of_instance_0(plain: Display) -> None:
+    plain.show(*_training())
+    assert _talk(plain).splitlines() == [
+        "training: 2 epochs of 8 weight updates; 3 samples left out per epoch",
+        "epoch 1/2: loss 0.25",
+    ]
+
+
+def test_position_is_written_every_few_seconds(plain: Display, clock: Clock) -> None:
+    progress, _ = _training()
+    written = []
+    for _ in range(120):
+        clock.now += 0.1
+        plain.show(progress, [])
+        written.append(_talk(plain).count("update 8/16, 40.0 samples/s, loss 0.25\n"))
+    assert written[-1] in (2, 3)  # in 12 seconds
+    assert len(_talk(plain).splitlines()) == written[-1]
+
+
+def test_nothing_is_written_before_the_first_update(plain: Display, clock: Clock) -> None:
+    clock.now += 100
+    plain.show(Progress(2), [])
+    assert _talk(plain) == ""
+
+
+def test_output_of_instances_goes_to_stdout(plain: Display) -> None:
+    plain.echo("localhost:1", "text [bold] :x: grüße")
+    assert (_output(plain), _talk(plain)) == ("localhost:1| text [bold] :x: grüße\n", "")
+
+
+def test_end_of_a_good_run(plain: Display, clock: Clock, run_directory: RunDirectory) -> None:
+    clock.now += 61.4
+    plain.conclude(Verdict(0, "done"), run_directory, SUMMARY)
+    assert [line.split() for line in _talk(plain).splitlines()] == [
+        "done in 61 s".split(),
+        "throughput 40.3 samples/s in total".split(),
+        "by instance 0: 0.0 1: 1.0 2: 2.0 3: 3.0 4: 4.0 5: 5.0 6: 6.0 7: 7.0".split(),
+        "8: 8.0 9: 9.0".split(),
+        "final loss 0.1235, val_loss 1235".split(),
+        "checkpoint checkpoints/16".split(),
+        "run run".split(),
+    ]
+
+
+def test_end_of_a_failed_run(plain: Display, clock: Clock, run_directory: RunDirectory) -> None:
+    clock.now += 2
+    plain.conclude(Verdict(5, "a:0 failed first", ("hint: try again", "  | last words")), run_directory, SUMMARY)
+    lines = _talk(plain).splitlines()
+    assert lines[:3] == ["exit code 5 after 2 s: a:0 failed first", "hint: try again", "  | last words"]
+    assert [line.split() for line in lines[3:]] == [["run", "run"]]
+
+
+@pytest.mark.parametrize("kind", ["plain", "live"])
+def test_broken_records_do_not_stop_the_display(
+    kind: str, request: pytest.FixtureRequest, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    display: Display = request.getfixturevalue(kind)
+    display.start(make_launch(["x"], job=JOB), run_directory)
+    broken = ["{}", "{", '{"time_ns": 1}', '{"event": "training"}', '{"event": "epoch", "time_ns": 2}', "null"]
+    run_directory.events(0).write_text("\n".join(broken) + "\n")
+    with contextlib.closing(Follower(run_directory, 2)) as follower:
+        display.show(follower.progress, follower.look())
+
+
+def test_terminal_gets_a_picture(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.show(Progress(2), [])
+    assert live.live is not None
+    live.live.refresh()
+    assert "0 of 2 instances have started" in _talk(live)
+    live.show(*_training())
+    live.live.refresh()
+    for words in ("instance 1", "8/16 updates", "40.0 samples/s", "loss 0.25", "epoch 1/2: loss 0.25"):
+        assert words in _talk(live)
+
+
+def test_picture_is_gone_at_the_end(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.show(*_training())
+    live.stop()
+    live.stop()
+    assert live.stream.getvalue().rindex("\x1b[?25h") > live.stream.getvalue().rindex("\x1b[?25l")  # type: ignore[attr-defined]
+    live.conclude(Verdict(0, "done"), run_directory, SUMMARY)
+    assert "done in 0 s\n" in _talk(live)
+
+
+def test_many_instances_are_summed_up(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    live.start(make_launch(["x"], job=JOB), run_directory)
+    progress, _ = _training()
+    progress.instances = 100
+    live.show(progress, [])
+    assert live.live is not None
+    live.live.refresh()
+    assert "+ 92 more" in _talk(live)
+
+
+@pytest.mark.parametrize("text", ["a[bold]b[/bold]", "host:100:x:1", "[1,2]", "grüße \\[x]"])
+def test_text_is_drawn_as_it_is(
+    text: str, live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.echo("h:0", text)
+    live.line(f"note: {text}")
+    assert f"h:0| {text}" in _talk(live)
+    assert f"note: {text}" in _talk(live)
+
+
+def test_long_lines_are_not_broken(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.line("log: /a/" + "long/" * 60 + "path")
+    assert "log: /a/" + "long/" * 60 + "path\n" in _talk(live)
+
+
+def test_program_of_a_user_gets_no_picture(
+    live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    live.start(make_launch(["x"]), run_directory)
+    live.show(Progress(2), [])
+    live.echo("h:0", "text")
+    assert live.live is None
+    assert _output(live) == "h:0| text\n"
+
+
+def test_output_that_is_not_the_terminal_stays_apart(
+    live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    live.output = io.StringIO()
+    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.echo("h:0", "text")
+    assert _output(live) == "h:0| text\n"
+    assert "text" not in _talk(live)
+
+
+@pytest.mark.parametrize(("stream", "kind"), [(io.StringIO(), Display), (Terminal(), LiveDisplay)], ids=["file", "terminal"])
+def test_display_depends_on_stderr(stream: io.StringIO, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    display = make_display(verbose=True)
+    assert type(display) is kind
+    assert (display.stream, display.output, display.verbose) == (stream, sys.stdout, True)

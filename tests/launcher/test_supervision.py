@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import pytest
+
+from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.launcher import processes, supervision
+from ipulaunch.launcher.command import Command
+from ipulaunch.launcher.instance_logs import Echo, InstanceLogs
+from ipulaunch.launcher.supervision import Supervisor
+from ipulaunch.topology.plan import Plan
+
+FAKES = Path(__file__).parents[1] / "fakes"
+ENGINE = (sys.executable, "-IS", str(FAKES / "mpirun.py"))
+MOST_LOOKS = 200  # of a tenth of a second each
+LONGEST_S = 5.0
+
+
+class Trial:
+    """Runs the fake engine under a supervisor, in this process."""
+
+    def __init__(self, logs: Callable[..., InstanceLogs]) -> None:
+        self.make_logs = logs
+        self.looks = 0
+        self.seconds = 0.0
+        self.on_look: Callable[[], None] = lambda: None
+        self.supervisor = Supervisor(self._look)
+
+    def run(self, behaviour: str, echo: Optional[Echo] = None) -> int:
+        started = time.monotonic()
+        environ = {**os.environ, "FAKE_MPIRUN": behaviour}
+        try:
+            return self.supervisor.run(Command(ENGINE), environ, self.make_logs(echo))
+        finally:
+            self.seconds = time.monotonic() - started
+
+    def _look(self) -> None:
+        self.looks += 1
+        assert self.looks < MOST_LOOKS
+        self.on_look()
+
+
+@pytest.fixture()
+def trial(run_directory: RunDirectory, make_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Trial:
+    monkeypatch.setattr(supervision, "GRACE_S", 0.3)
+    return Trial(lambda echo: InstanceLogs(run_directory, make_plan(4, 2), echo))
+
+
+@pytest.fixture(autouse=True)
+def no_other_handlers() -> Iterator[None]:
+    """Every test gives back the signal handlers it found."""
+    before = {number: signal.getsignal(number) for number in supervision.STOP_SIGNALS}
+    yield
+    after = {number: signal.getsignal(number) for number in supervision.STOP_SIGNALS}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert after == before
+
+
+def _is_gone(pid: int) -> bool:
+    return not Path("/proc", str(pid)).exists()
+
+
+def _signal_when(lifeline: Any, count: int, *numbers: signal.Signals) -> Callable[[], None]:
+    """Sends ourselves one signal at each look, as soon as so many processes are there."""
+    left: List[signal.Signals] = list(numbers)
+
+    def look() -> None:
+        if left and len(lifeline.pids()) >= count:
+            os.kill(os.getpid(), left.pop(0))
+
+    return look
+
+
+def test_output_is_taken_apart(trial: Trial, run_directory: RunDirectory) -> None:
+    assert trial.run("print") == 0
+    assert run_directory.log(0).read_text() == "one\nthree\n"
+    assert run_directory.log(1).read_text() == "two\n"
+    assert trial.looks > 0
+
+
+@pytest.mark.parametrize(("behaviour", "code"), [("print", 0), ("crash", 3), ("killed", -9)])
+def test_exit_code_is_the_engines(behaviour: str, code: int, trial: Trial) -> None:
+    assert trial.run(behaviour) == code
+    assert trial.supervisor.signal is None
+
+
+def test_flood_of_output_is_kept_whole(trial: Trial, run_directory: RunDirectory) -> None:
+    assert trial.run("flood") == 0
+    assert run_directory.log(0).read_bytes() == 20000 * (60 * b"x" + b"\n")
+
+
+def test_reader_of_our_output_that_goes_away_stops_nothing(trial: Trial, run_directory: RunDirectory) -> None:
+    def echo(who: str, line: str) -> None:
+        raise BrokenPipeError
+
+    assert trial.run("flood", echo) == 0
+    assert run_directory.log(0).stat().st_size == 20000 * 61
+
+
+def test_log_that_cannot_be_written_stops_nothing(trial: Trial, run_directory: RunDirectory) -> None:
+    run_directory.instance(0).rmdir()
+    run_directory.instance(0).touch()
+    assert trial.run("flood") == 0
+    assert trial.seconds < LONGEST_S
+
+
+def test_engine_that_is_not_there(trial: Trial, run_directory: RunDirectory) -> None:
+    with pytest.raises(NotReadyError, match="does not start"):
+        trial.supervisor.run(Command(("/nowhere/mpirun",)), {}, trial.make_logs(None))
+
+
+@pytest.mark.parametrize("number", supervision.STOP_SIGNALS, ids=lambda number: number.name)
+def test_signal_ends_the_engine(number: signal.Signals, trial: Trial, lifeline: Any) -> None:
+    trial.on_look = _signal_when(lifeline, 1, number)
+    assert trial.run("hang") == -signal.SIGTERM
+    assert trial.supervisor.signal == number
+    assert lifeline.has_ended()
+    assert trial.seconds < LONGEST_S
+
+
+def test_deaf_engine_is_killed_after_the_grace_time(trial: Trial, lifeline: Any) -> None:
+    trial.on_look = _signal_when(lifeline, 1, signal.SIGINT)
+    assert trial.run("deaf") == -signal.SIGKILL
+    assert lifeline.has_ended()
+    assert supervision.GRACE_S <= trial.seconds < LONGEST_S
+
+
+def test_second_signal_ends_at_once(trial: Trial, lifeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "GRACE_S", 20.0)
+    trial.on_look = _signal_when(lifeline, 1, signal.SIGINT, signal.SIGINT)
+    assert trial.run("deaf") == -signal.SIGKILL
+    assert lifeline.has_ended()
+    assert trial.seconds < LONGEST_S
+
+
+def test_grace_time_is_told_by_the_clock(trial: Trial, lifeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "GRACE_S", 1000.0)
+    hours = iter(range(0, 3600 * MOST_LOOKS, 3600))
+    trial.supervisor.clock = lambda: float(next(hours))
+    trial.on_look = _signal_when(lifeline, 1, signal.SIGTERM)
+    assert trial.run("deaf") == -signal.SIGKILL
+    assert lifeline.has_ended()
+
+
+def test_family_of_the_engine_is_gone(trial: Trial, lifeline: Any) -> None:
+    trial.on_look = _signal_when(lifeline, 3, signal.SIGTERM)
+    trial.run("family")
+    assert lifeline.has_ended()
+    pids = lifeline.pids()
+    assert len(pids) == 3
+    assert [pid for pid in pids if not _is_gone(pid)] == []
+    assert trial.seconds < LONGEST_S
+
+
+def test_nothing_outlives_an_engine_that_ended_well(trial: Trial, lifeline: Any) -> None:
+    assert trial.run("orphans") == 0
+    assert lifeline.has_ended()
+    pids = lifeline.pids()
+    assert len(pids) == 2
+    assert [pid for pid in pids if not _is_gone(pid)] == []
+
+
+def test_nothing_outlives_a_display_that_fails(trial: Trial, lifeline: Any) -> None:
+    def fail() -> None:
+        if len(lifeline.pids()) == 3:
+            raise RuntimeError("the display is broken")
+
+    trial.on_look = fail
+    with pytest.raises(RuntimeError, match="broken"):
+        trial.run("family")
+    assert lifeline.has_ended()
+    assert [pid for pid in lifeline.pids() if not _is_gone(pid)] == []
+
+
+def test_ignored_hangup_stays_ignored(trial: Trial, lifeline: Any) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        trial.on_look = _signal_when(lifeline, 1, signal.SIGHUP, signal.SIGTERM)
+        trial.run("hang")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert trial.supervisor.signal == signal.SIGTERM
+
+
+def test_no_thread_is_left(trial: Trial) -> None:
+    before = threading.active_count()
+    trial.run("print")
+    assert threading.active_count() == before
+
+
+def test_end_all_without_children() -> None:
+    assert processes.end_all() == 0
+
+
+LAUNCH = ("run", "--pod", "4", "--engine", "openmpi", "--num-instances", "2", "--oversubscribe", "--run-dir", "mine")
+
+
+@pytest.fixture()
+def start(fake_mpirun: Path, own_environment: Dict[str, str], lifeline: Any) -> Iterator[Callable[..., Any]]:
+    """Starts a launcher in a process of its own, with the fake mpirun or another one."""
+    started: List[subprocess.Popen[bytes]] = []
+
+    def make(behaviour: str, *program: str, mpirun: Optional[str] = None) -> subprocess.Popen[bytes]:
+        environ = {**own_environment, "FAKE_MPIRUN": behaviour, "LIFELINE": str(lifeline.path)}
+        words = [sys.executable, str(FAKES / "launcher.py"), mpirun or str(fake_mpirun), *LAUNCH, "--", *program]
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(words, env=environ, stdout=pipe, stderr=pipe, start_new_session=True))
+        return started[-1]
+
+    yield make
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+@pytest.mark.parametrize(("behaviour", "count"), [("hang", 1), ("deaf", 1), ("family", 3)])
+def test_stopped_launcher(
+    behaviour: str, count: int, number: signal.Signals, start: Callable[..., Any], lifeline: Any
+) -> None:
+    process = start(behaviour, "prog")
+    lifeline.wait_for(count)
+    asked = time.monotonic()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert time.monotonic() - asked < LONGEST_S
+    assert process.returncode == 130
+    assert b"interrupted" in err
+    assert lifeline.has_ended()
+
+
+def test_killed_launcher_takes_its_engine_along(start: Callable[..., Any], lifeline: Any) -> None:
+    process = start("hang", "prog")
+    lifeline.wait_for(1)
+    process.kill()
+    assert lifeline.has_ended(LONGEST_S)
+
+
+HOLD = (
+    "import os, time\n"
+    "os.write(os.open(os.environ['LIFELINE'], os.O_WRONLY), b'%d\\n' % os.getpid())\n"
+    "print('up', flush=True)\n"
+    "time.sleep(30)\n"
+)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=["ctrl-c", "kill"])
+def test_instances_of_the_real_engine_end_with_the_launcher(
+    number: signal.Signals, code: int, mpirun: str, start: Callable[..., Any], lifeline: Any
+) -> None:
+    process = start("", sys.executable, "-ISc", HOLD, mpirun=mpirun)
+    lifeline.wait_for(2)
+    asked = time.monotonic()
+    process.send_signal(number)
+    assert lifeline.has_ended(LONGEST_S)
+    process.communicate(timeout=20)
+    assert process.returncode == code
+    assert time.monotonic() - asked < LONGEST_S
+
+
+@pytest.mark.mpi
+def test_one_instance_that_fails_ends_the_others(mpirun: str, start: Callable[..., Any], lifeline: Any) -> None:
+    fail = "import os, sys\nif os.environ['OMPI_COMM_WORLD_RANK'] == '1': sys.exit('no data')\n" + HOLD
+    process = start("", sys.executable, "-ISc", fail, mpirun=mpirun)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 7
+    assert b"localhost:1| no data" in out
+    assert b"exit code 7" in err
+    assert lifeline.pids() == [] or lifeline.has_ended()

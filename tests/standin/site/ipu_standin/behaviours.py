@@ -1,0 +1,63 @@
+"""What the functions of the table do; those that are not here are refused when called."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+from ipu_standin.sdk import Sdk, set_ipu_config
+
+_HOST = "tensorflow.python.ipu.distributed.host_collective_ops"
+_HOROVOD = "tensorflow.python.ipu.horovod"
+
+
+def behaviours(sdk: Sdk) -> Dict[str, Callable[..., Any]]:
+    return {
+        "popdist.isPopdistEnvSet": lambda: sdk.is_under_poprun,
+        "popdist.isBackendInitialized": lambda: sdk.joined,
+        "popdist.init": sdk.join,
+        "popdist.getNumTotalReplicas": lambda: sdk.replicas,
+        "popdist.getNumLocalReplicas": lambda: sdk.local_replicas,
+        "popdist.getNumIpusPerReplica": lambda: sdk.ipus_per_replica,
+        "popdist.getReplicaIndexOffset": lambda: sdk.first_replica,
+        "popdist.getNumInstances": lambda: sdk.instances,
+        "popdist.getInstanceIndex": lambda: sdk.instance,
+        "popdist.tensorflow.set_ipu_config": lambda *args: set_ipu_config(sdk, *args),
+        f"{_HOST}.allreduce": lambda *args: _popdist_allreduce(sdk, *args),
+        f"{_HOST}.all_reduce": lambda *args: _popdist_allreduce(sdk, *args),
+        "tensorflow.python.ipu.distributed.allreduce": (
+            (lambda *args: _popdist_allreduce(sdk, *args)) if sdk.table.sdk >= "3.1" else _needs_horovod
+        ),
+        f"{_HOROVOD}.init": sdk.join,
+        f"{_HOROVOD}.allreduce": lambda *args: _horovod_allreduce(sdk, *args),
+    }
+
+
+def _needs_horovod(*args: Any) -> Any:
+    raise NotImplementedError("the Horovod side of SDK 3.0 is not acted out; its host_collective_ops are")
+
+
+def _popdist_allreduce(sdk: Sdk, value: Any, reduce_op: Any, tensor_name: Any) -> Any:
+    import tensorflow as tf
+
+    sdk.require_joined("allreduce()")
+    value, how = tf.convert_to_tensor(value), reduce_op.value
+    # The kernel is registered for whole numbers, half and float.
+    if not (value.dtype.is_integer or value.dtype in (tf.float16, tf.float32)):
+        raise tf.errors.NotFoundError(None, None, f"there is no PopdistAllReduce for {value.dtype.name}")
+    if how not in ("SUM", "MEAN"):
+        raise ValueError(f"allreduce() cannot {how}")
+    total = sdk.sum_over_instances(value.numpy())
+    return tf.constant(total if how == "SUM" else total / sdk.instances, value.dtype)
+
+
+def _horovod_allreduce(sdk: Sdk, tensor: Any, op: Any, prescale_factor: float, postscale_factor: float) -> Any:
+    import tensorflow as tf
+
+    sdk.require_joined("allreduce()")
+    tensor = tf.convert_to_tensor(tensor)
+    total = sdk.sum_over_instances(tensor.numpy() * tensor.numpy().dtype.type(prescale_factor))
+    if op is None or op == "Average":
+        total = total / sdk.instances
+    elif op != "Sum":
+        raise NotImplementedError(f"allreduce() with {op!r}")
+    return tf.constant(total * postscale_factor, tensor.dtype)

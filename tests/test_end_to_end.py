@@ -1,0 +1,146 @@
+"""`ipulaunch cosmoflow` as a user runs it: real workers over real Open MPI."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Iterator, List
+
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]
+TINY = [
+    word
+    for text in ("data.side=4", "data.n_train=24", "data.n_valid=5", "model.n_conv_layers=1", "model.conv_size=1")
+    for word in ("--set", text)
+]
+# Long enough to be interrupted, whatever the machine.
+ENDLESS = [*TINY, "--num-epochs", "100000"]
+COSMOFLOW = ["cosmoflow", "--pod", "4", "--num-instances", "2", "--oversubscribe", "--engine", "openmpi"]
+
+
+def ipulaunch(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*IPULAUNCH, *arguments], cwd=cwd, capture_output=True, text=True, timeout=180, check=False)
+
+
+def records(path: Path) -> List[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def living(run: Path) -> List[int]:
+    """The processes whose command line names a run directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if str(run).encode() in words and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A run that has made its first updates and would go on for hours."""
+    run = tmp_path / "run"
+    command = [*IPULAUNCH, *COSMOFLOW, "--run-dir", str(run), *ENDLESS]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not any(record["event"] == "update" for record in records(run / "instance-001" / "events.jsonl")):
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        os.sched_yield()
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_rehearsal_leaves_a_complete_run(tmp_path: Path) -> None:
+    done = ipulaunch(*COSMOFLOW, *TINY, "--run-dir", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    run = tmp_path / "run"
+    assert sorted(path.name for path in run.iterdir()) == [
+        "checkpoints", "command.txt", "engine.txt", "instance-000", "instance-001",
+        "job.yaml", "metrics.jsonl", "plan.json", "summary.json",
+    ]  # fmt: skip
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["updates"] == 12 and summary["samples"] == 48
+    assert len(summary["samples_per_s_by_instance"]) == 2
+    assert set(summary["metrics"]) == {"loss", "mae", "val_loss", "val_mae"}
+    assert summary["checkpoint"] == "checkpoints/update-00000012"
+    assert [row["epoch"] for row in records(run / "metrics.jsonl")] == [1, 2]
+    starts = [records(run / f"instance-00{i}" / "events.jsonl")[0] for i in range(2)]
+    assert [start["place"]["first_replica"] for start in starts] == [0, 2]
+    if len(os.sched_getaffinity(0)) > 1:
+        assert starts[0]["binding"]["cpus"] != starts[1]["binding"]["cpus"]
+    assert "done in" in done.stderr and "run         run" in done.stderr
+    assert living(run) == []
+
+
+def test_a_printed_command_pasted_into_a_shell_is_the_same_training(tmp_path: Path) -> None:
+    printed = ipulaunch(*COSMOFLOW, *TINY, "--dry-run", cwd=tmp_path)
+    assert printed.stdout.count("\n") == 1
+    shell = ["sh", "-c", printed.stdout]
+    pasted = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
+    assert pasted.returncode == 0, pasted.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    launched = ipulaunch(*COSMOFLOW, *TINY, "--run-dir", "run", cwd=tmp_path)
+    assert launched.returncode == 0
+
+    def curve(path: Path) -> Any:
+        return [{**row, "train_s": 0} for row in records(path / "metrics.jsonl")]
+
+    assert curve(run) == curve(tmp_path / "run")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_ends_everything_within_seconds(
+    number: signal.Signals, code: int, training: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    assert len(living(tmp_path / "run")) >= 3
+    start = time.monotonic()
+    training.send_signal(number)
+    _, said = training.communicate(timeout=30)
+    assert training.returncode == code
+    assert living(tmp_path / "run") == []
+    assert time.monotonic() - start < 5
+    assert "interrupted" in said
+
+
+def test_an_instance_that_is_killed_fails_the_job_and_is_named(
+    training: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    victim = records(tmp_path / "run" / "instance-001" / "events.jsonl")[0]["pid"]
+    os.kill(victim, signal.SIGKILL)
+    _, said = training.communicate(timeout=30)
+    assert training.returncode == 7
+    assert "exit code 7" in said
+    assert living(tmp_path / "run") == []
+
+
+def test_an_epoch_without_a_single_update_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    done = ipulaunch(*COSMOFLOW, *TINY, "--no-rehearsal", "--n-train", "3", "--run-dir", "run", cwd=tmp_path)
+    assert done.returncode == 6
+    assert "3 training samples do not fill one global batch 4" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_tensorflow_the_job_ends_with_the_fix(tmp_path: Path) -> None:
+    broken = tmp_path / "broken" / "tensorflow"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('no TensorFlow on this host')")
+    command = [*IPULAUNCH, *COSMOFLOW, *TINY, "--run-dir", "run"]
+    environ = {**os.environ, "PYTHONPATH": str(broken.parent)}
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 4
+    assert "NotReadyError: TensorFlow is not here: no TensorFlow on this host" in done.stderr
+    assert "pip install 'ipulaunch[cpu]'" in done.stderr
