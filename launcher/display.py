@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, TextIO
+from typing import Any, Dict, List, Mapping, TextIO
 
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.launcher.events import Progress
@@ -14,11 +13,11 @@ from ipulaunch.launcher.launch import Launch
 from ipulaunch.launcher.verdict import Verdict
 
 _PLAIN_INTERVAL_S = 5.0
-_MOST_ROWS = 8  # instances shown one by one
+MOST_ROWS = 8  # instances shown one by one
 
 
 class Display:
-    """Plain lines; on a terminal, LiveDisplay draws instead."""
+    """Plain lines, one below the other."""
 
     def __init__(self, stream: TextIO, output: TextIO, verbose: bool = False) -> None:
         self.stream, self.output, self.verbose = stream, output, verbose
@@ -27,11 +26,11 @@ class Display:
 
     def start(self, launch: Launch, run: RunDirectory) -> None:
         plan = launch.solution.plan
-        self.line(f"{plan.workload} on {plan.system}: {launch.engine.about}")
+        self.line(f"{plan.workload} on {plan.system}: {launch.engine.about}", "bold")
         for note in launch.notes:
-            self.line(f"note: {note}")
+            self.line(f"note: {note}", "dim")
         for warning in launch.solution.warnings:
-            self.line(f"warning: {warning}")
+            self.line(f"warning: {warning}", "yellow")
         cores = sorted({placement.cores for placement in plan.placements})
         self.row("IPUs", f"{plan.ipus} = {plan.replicas} replicas x {plan.ipus_per_replica}")
         self.row(
@@ -45,13 +44,16 @@ class Display:
 
     def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
         """New records have arrived, or some time has passed."""
-        for record in records:
-            if record["instance"] == 0 and record["event"] in ("training", "epoch"):
-                self.milestone(progress, record)
+        self.milestones(progress, records)
         now = time.monotonic()
         if progress.update and now - self.last_line > _PLAIN_INTERVAL_S:
             self.last_line = now
             self.line(_position(progress))
+
+    def milestones(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
+        for record in records:
+            if record["instance"] == 0 and record["event"] in ("training", "epoch"):
+                self.milestone(progress, record)
 
     def milestone(self, progress: Progress, record: Mapping[str, Any]) -> None:
         self.last_line = time.monotonic()
@@ -59,7 +61,7 @@ class Display:
             left_out = f"; {record['left_out']} samples left out per epoch" if record["left_out"] else ""
             self.line(f"training: {record['epochs']} epochs of {record['updates_per_epoch']} weight updates{left_out}")
         else:
-            self.line(f"epoch {record['epoch']}/{progress.epochs}: {_metrics(progress.metrics)}")
+            self.line(f"epoch {record['epoch']}/{progress.epochs}: {metrics_text(progress.metrics)}")
 
     def echo(self, who: str, line: str) -> None:
         """A line of an instance's own output, which is what the command produces."""
@@ -72,17 +74,17 @@ class Display:
     def conclude(self, verdict: Verdict, run: RunDirectory, summary: Mapping[str, Any]) -> None:
         seconds = time.monotonic() - self.started
         if verdict.exit_code:
-            self.line(f"exit code {verdict.exit_code} after {seconds:.0f} s: {verdict.headline}")
+            self.line(f"exit code {verdict.exit_code} after {seconds:.0f} s: {verdict.headline}", "bold red")
             for detail in verdict.details:
                 self.line(detail)
         else:
-            self.line(f"done in {seconds:.0f} s")
+            self.line(f"done in {seconds:.0f} s", "bold green")
         if summary and not verdict.exit_code:
             rates = [f"{index}: {rate:.1f}" for index, rate in enumerate(summary["samples_per_s_by_instance"])]
             self.row("throughput", f"{summary['samples_per_s']:.1f} samples/s in total")
-            for first in range(0, len(rates), _MOST_ROWS):
-                self.row("" if first else "by instance", "  ".join(rates[first : first + _MOST_ROWS]))
-            self.row("final", _metrics(summary["metrics"]))
+            for first in range(0, len(rates), MOST_ROWS):
+                self.row("" if first else "by instance", "  ".join(rates[first : first + MOST_ROWS]))
+            self.row("final", metrics_text(summary["metrics"]))
             if summary.get("checkpoint"):
                 self.row("checkpoint", summary["checkpoint"])
         self.row("run", _short(run.path))
@@ -90,94 +92,27 @@ class Display:
     def row(self, label: str, text: str) -> None:
         self.line(f"  {label:<11} {text}")
 
-    def line(self, text: str) -> None:
+    def line(self, text: str, style: str = "") -> None:
+        """One line; the style is for terminals."""
         self.stream.write(text + "\n")
         self.stream.flush()
 
 
-class LiveDisplay(Display):
-    """One picture, drawn in place by rich."""
-
-    def __init__(self, stream: TextIO, output: TextIO, verbose: bool = False) -> None:
-        super().__init__(stream, output, verbose)
-        self.live: Optional[Any] = None
-
-    def start(self, launch: Launch, run: RunDirectory) -> None:
-        super().start(launch, run)
-        if launch.job is None:
-            return
-        from rich.console import Console
-        from rich.live import Live
-
-        self.live = Live(console=Console(file=self.stream), refresh_per_second=8, transient=True)
-        self.live.start()
-
-    def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
-        for record in records:
-            if record["instance"] == 0 and record["event"] in ("training", "epoch"):
-                self.milestone(progress, record)
-        if self.live is not None:
-            self.live.update(self._picture(progress))
-
-    def stop(self) -> None:
-        if self.live is not None:
-            self.live.stop()
-            self.live = None
-
-    def echo(self, who: str, line: str) -> None:
-        if self.live is not None and self.output.isatty():
-            self.line(f"{who}| {line}")  # above the picture, not through it
-        else:
-            super().echo(who, line)
-
-    def line(self, text: str) -> None:
-        if self.live is not None:
-            self.live.console.print(text, markup=False, highlight=False)
-        else:
-            super().line(text)
-
-    def _picture(self, progress: Progress) -> Any:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        seconds = time.monotonic() - self.started
-        if not progress.total_updates:
-            waiting = f"{len(progress.started)} of {progress.instances} instances have started"
-            return Text(f"{waiting} · {seconds:.0f} s", style="cyan")
-        table = Table.grid(padding=(0, 2))
-        for index in range(min(progress.instances, _MOST_ROWS)):
-            host = progress.started.get(index, {}).get("host", "")
-            rate = f"{progress.rates.get(index, 0):.1f} samples/s"
-            cpus = progress.started.get(index, {}).get("binding", {}).get("cpus", "")
-            update = f"update {progress.updates.get(index, 0)}"
-            table.add_row(f"instance {index}", host, f"cpus {cpus}", update, rate)
-        if progress.instances > _MOST_ROWS:
-            table.add_row(f"+ {progress.instances - _MOST_ROWS} more", "", "", "", "")
-        width = min(40, shutil.get_terminal_size().columns // 2)
-        bar = Table.grid(padding=(0, 1))
-        bar.add_row(
-            ProgressBar(total=progress.total_updates, completed=progress.update, width=width),
-            f"{progress.update}/{progress.total_updates} updates",
-            f"{progress.samples_per_s:.1f} samples/s",
-            _metrics({name: value for name, value in progress.metrics.items() if not name.startswith("val_")}),
-            f"{seconds:.0f} s",
-        )
-        return Group(table, bar)
-
-
 def make_display(verbose: bool) -> Display:
     """A picture on a terminal, plain lines elsewhere."""
-    return (LiveDisplay if sys.stderr.isatty() else Display)(sys.stderr, sys.stdout, verbose)
+    if not sys.stderr.isatty():
+        return Display(sys.stderr, sys.stdout, verbose)
+    from ipulaunch.launcher.live_display import LiveDisplay
+
+    return LiveDisplay(sys.stderr, sys.stdout, verbose)
 
 
 def _position(progress: Progress) -> str:
     rate = f"{progress.samples_per_s:.1f} samples/s"
-    return f"update {progress.update}/{progress.total_updates}, {rate}, {_metrics(progress.metrics)}"
+    return f"update {progress.update}/{progress.total_updates}, {rate}, {metrics_text(progress.metrics)}"
 
 
-def _metrics(metrics: Mapping[str, float]) -> str:
+def metrics_text(metrics: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
 
 

@@ -63,7 +63,7 @@ _HOW: List[Decorator] = [
 
 _RUN: List[Decorator] = [
     click.option("--dry-run", is_flag=True, help="Print the command and stop."),
-    click.option("--json", "as_json", is_flag=True, help="With --dry-run: plan and command as JSON."),
+    click.option("--json", "as_json", is_flag=True, help="Print plan and command as JSON and stop."),
     click.option("--run-dir", type=click.Path(path_type=Path), help="Where the run lies. Default: runs/NAME-TIME."),
     click.option("--verbose", "-v", is_flag=True, help="Show the output of all instances."),
 ]

@@ -7,5 +7,9 @@ import os
 import sys
 
 if __name__ == "__main__":
-    shown = {"instance": os.environ.get("OMPI_COMM_WORLD_RANK"), "words": sys.argv[1:], "hostile": os.environ.get("HOSTILE")}
+    shown = {
+        "instance": os.environ.get("OMPI_COMM_WORLD_RANK"),
+        "words": sys.argv[1:],
+        "hostile": os.environ.get("HOSTILE"),
+    }
     os.write(1, json.dumps(shown).encode() + b"\n")

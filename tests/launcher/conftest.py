@@ -197,4 +197,3 @@ def lifeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lifeli
     monkeypatch.setenv("LIFELINE", str(line.path))
     yield line
     os.close(line.fd)
-

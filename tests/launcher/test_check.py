@@ -85,7 +85,9 @@ def test_json(ipulaunch: Run) -> None:
 
 
 def test_json_has_the_findings_of_a_bad_line(ipulaunch: Run) -> None:
-    code, out, err = ipulaunch("check", "--json", "--", *["poprun", "--num-instances", "3", "--num-replicas", "4", "prog"])
+    code, out, err = ipulaunch(
+        "check", "--json", "--", *["poprun", "--num-instances", "3", "--num-replicas", "4", "prog"]
+    )
     (found,) = json.loads(out)["findings"]
     assert code == 3
     assert (found["rule"], found["hard"]) == ("R1", True)

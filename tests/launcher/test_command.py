@@ -64,10 +64,14 @@ def test_shell_gives_all_words_back_in_order() -> None:
 
 
 def test_plain_words_are_not_quoted() -> None:
-    assert Command(("mpirun", "-x", "A=b", "--host", "h1:2"), {"C": "d e"}).shell() == "C='d e' mpirun -x A=b --host h1:2"
+    assert (
+        Command(("mpirun", "-x", "A=b", "--host", "h1:2"), {"C": "d e"}).shell() == "C='d e' mpirun -x A=b --host h1:2"
+    )
 
 
-@pytest.mark.parametrize("program", [("prog",), ("prog", "a:b", "::", ""), ()], ids=["plain", "colons-in-words", "none"])
+@pytest.mark.parametrize(
+    "program", [("prog",), ("prog", "a:b", "::", ""), ()], ids=["plain", "colons-in-words", "none"]
+)
 def test_program_without_a_lone_colon_is_left_alone(program: Tuple[str, ...]) -> None:
     assert guard_colons(program) == program
 

@@ -59,7 +59,11 @@ def test_link_domains_are_given_from_two_on(make_plan: MakePlan) -> None:
 
 
 NUMA, PLACED = "--numa-aware=yes", "--process-placement=spreadnuma"
-TAGS, ROOT, OWN_ROOT = "--mpi-global-args=--tag-output", "--mpi-global-args=--allow-run-as-root", "--allow-run-as-root=yes"
+TAGS, ROOT, OWN_ROOT = (
+    "--mpi-global-args=--tag-output",
+    "--mpi-global-args=--allow-run-as-root",
+    "--allow-run-as-root=yes",
+)
 
 # What each SDK gets besides the numbers, and what more for root.
 BY_SDK = {
@@ -149,8 +153,12 @@ def test_program_with_a_colon_is_kept_from_mpirun(make_plan: MakePlan) -> None:
 @pytest.mark.parametrize(
     ("sdk", "given", "said"),
     [
-        pytest.param((3, 1), {"vipu_allocation": "a"}, ["3.1 has no --vipu-allocation", "use --vipu-cluster"], id="3.1"),
-        pytest.param((2, 0), {"vipu_allocation": "a"}, ["2.0 has no --vipu-allocation", "use --vipu-cluster"], id="2.0"),
+        pytest.param(
+            (3, 1), {"vipu_allocation": "a"}, ["3.1 has no --vipu-allocation", "use --vipu-cluster"], id="3.1"
+        ),
+        pytest.param(
+            (2, 0), {"vipu_allocation": "a"}, ["2.0 has no --vipu-allocation", "use --vipu-cluster"], id="2.0"
+        ),
         pytest.param((3, 2), {"vipu_cluster": "c"}, ["3.2 has no --vipu-cluster", "use --vipu-allocation"], id="3.2"),
         pytest.param((2, 0), {"executable_cache_path": "/c"}, ["no --executable-cache-path", "2.1 to 3.4"], id="cache"),
         pytest.param((2, 5), {"host_subnet": "10.0.0.0/8"}, ["no --host-subnet", "2.6 to 3.4"], id="subnet"),

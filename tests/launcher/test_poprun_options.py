@@ -159,7 +159,13 @@ def test_every_option_of_an_sdk_is_read(sdk: Sdk) -> None:
 @pytest.mark.parametrize("sdk", SDKS, ids=str)
 def test_our_own_lines_are_read_back(sdk: Sdk, make_plan: Callable[..., Plan]) -> None:
     program = ("python3", "-m", "train", "--num-replicas", "77", "")
-    for replicas, instances, depth, hosts in [(1, 1, 1, 1), (16, 16, 1, 1), (4, 2, 4, 1), (64, 32, 2, 4), (32, 16, 8, 8)]:
+    for replicas, instances, depth, hosts in [
+        (1, 1, 1, 1),
+        (16, 16, 1, 1),
+        (4, 2, 4, 1),
+        (64, 32, 2, 4),
+        (32, 16, 8, 8),
+    ]:
         plan = make_plan(replicas, instances, depth, hosts=[f"node{n:02}" for n in range(hosts)])
         options = PoprunOptions(
             sdk=sdk,

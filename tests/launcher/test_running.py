@@ -24,7 +24,12 @@ MakeLaunch = Callable[..., Launch]
 
 ENGINE = (sys.executable, "-IS", str(Path(__file__).parents[1] / "fakes" / "mpirun.py"))
 JOB = Job("cosmoflow", "cpu", resolve("cosmoflow", rehearsal=True).settings)
-LEAVES_DONE = "import pathlib, sys; [pathlib.Path(p).mkdir() or pathlib.Path(p, 'done.json').write_text('{}') for p in sys.argv[1:]]"
+LEAVES_DONE = """
+import os, sys
+for path in sys.argv[1:]:
+    os.mkdir(path)
+    open(os.path.join(path, "done.json"), "w").close()
+"""
 
 
 @pytest.fixture()
@@ -78,9 +83,7 @@ def test_job_of_a_workload_is_written(tmp_path: Path, make_launch: MakeLaunch, d
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_nobody_else_can_look_into_a_run(
-    umask: int, tmp_path: Path, make_launch: MakeLaunch, display: Display
-) -> None:
+def test_nobody_else_can_look_into_a_run(umask: int, tmp_path: Path, make_launch: MakeLaunch, display: Display) -> None:
     before = os.umask(umask)
     try:
         carry_out(make_launch(ENGINE), tmp_path / "run", display)
@@ -169,7 +172,14 @@ WHERE = ("run", "--pod", "4", "--host-layout", "1x4")
     [
         pytest.param(("--num-instances", "3", "--engine", "openmpi", "--", "prog"), 3, id="plan"),
         pytest.param(("--engine", "openmpi", "--hosts", "a,,b", "--", "prog"), 2, id="hosts"),
-        pytest.param(("--engine", "openmpi",), 2, id="no-program"),
+        pytest.param(
+            (
+                "--engine",
+                "openmpi",
+            ),
+            2,
+            id="no-program",
+        ),
         pytest.param(("--engine", "openmpi", "--env", "NOT_SET", "--", "prog"), 2, id="variable"),
         pytest.param(("--engine", "openmpi", "--env", "HF_TOKEN=x", "--", "prog"), 2, id="secret"),
         pytest.param(("--engine", "openmpi", "--mpi-global-args", "'open", "--", "prog"), 2, id="open-quote"),

@@ -16,7 +16,14 @@ def plan(make_plan: Callable[..., Plan]) -> Plan:
 
 
 def _error(run: RunDirectory, instance: int, **fields: Any) -> None:
-    record: Dict[str, Any] = {"time_ns": 0, "type": "ValueError", "message": "bad", "hint": "", "exit_code": 7, **fields}
+    record: Dict[str, Any] = {
+        "time_ns": 0,
+        "type": "ValueError",
+        "message": "bad",
+        "hint": "",
+        "exit_code": 7,
+        **fields,
+    }
     run.error(instance).write_text(json.dumps(record), encoding="utf-8")
 
 

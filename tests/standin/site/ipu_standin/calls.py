@@ -49,6 +49,7 @@ def _shown(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return [_shown(item) for item in value]
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return f"{getattr(value.dtype, 'name', value.dtype)}{list(value.shape)}"
-    return type(value).__name__
+    kind = type(value)  # asked in place of the value: an IPUConfig raises for names it does not have
+    if hasattr(kind, "dtype") and hasattr(kind, "shape"):
+        return f"{value.dtype.name}{list(value.shape)}"
+    return "Dataset" if hasattr(kind, "element_spec") else kind.__name__

@@ -1,0 +1,386 @@
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import click
+import pytest
+
+from ipulaunch.configs.errors import EXIT_CODES
+from ipulaunch.configs.schema import leaves
+from ipulaunch.configs.workloads import WORKLOADS
+from ipulaunch.launcher import engines
+from ipulaunch.launcher.cli import cli
+from ipulaunch.topology.plan import from_json
+
+Run = Callable[..., Any]
+
+WORKER = "python3 -m ipulaunch.workers cosmoflow --backend ipu"
+POD16 = "poprun --num-instances=16 --num-replicas=16 --ipus-per-replica=1 --process-placement=spreadnuma"
+
+
+def _commands(command: click.Command, path: Tuple[str, ...] = ()) -> Iterator[Tuple[Tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _commands(found, (*path, name))
+
+
+COMMANDS = dict(_commands(cli))
+
+
+def test_commands() -> None:
+    assert sorted(" ".join(path) for path in COMMANDS) == [
+        "",
+        "check",
+        "cosmoflow",
+        "plan",
+        "plan cosmoflow",
+        "plan program",
+        "run",
+    ]
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "ipulaunch")
+def test_help_lists_every_option(path: Tuple[str, ...], flag: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch(*path, flag)
+    assert (code, err) == (0, "")
+    words = out.replace(",", " ").replace("/", " ").split()
+    for param in COMMANDS[path].params:
+        if isinstance(param, click.Option):
+            assert param.help, f"{param.name} has no help"
+            for option in (*param.opts, *param.secondary_opts):
+                assert option in words
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_help_of_a_workload_has_its_settings(workload: str, ipulaunch: Run) -> None:
+    words = ipulaunch(workload, "--help").out.split()
+    flags = [leaf.about["flag"].split("/")[0] for leaf in leaves(WORKLOADS[workload]) if leaf.about["flag"]]
+    assert flags
+    assert [flag for flag in flags if flag not in words] == []
+
+
+def test_help_has_the_exit_codes(ipulaunch: Run) -> None:
+    lines = ipulaunch("--help").out.splitlines()
+    for code, meaning in EXIT_CODES.items():
+        assert any(line.split()[:2] == [str(code), meaning.split()[0]] for line in lines if line)
+
+
+def test_version(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("--version")
+    assert (code, err) == (0, "")
+    name, version = out.split()
+    assert name == "ipulaunch"
+    assert version[0].isdigit()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(("cosmoflw",), "did you mean cosmoflow?", id="workload"),
+        pytest.param(("chekc",), "did you mean check?", id="command"),
+        pytest.param(("xyzzy",), "known: check, cosmoflow, plan, run", id="nothing-near"),
+        pytest.param(("plan", "cosmoflw"), "did you mean cosmoflow?", id="workload-of-plan"),
+        pytest.param(("cosmoflow", "--pods", "16"), "--pod", id="option"),
+        pytest.param(("cosmoflow", "--n-trian", "16"), "--n-train", id="setting"),
+        pytest.param(("run", "--num-instance", "2", "--", "prog"), "--num-instances", id="option-of-run"),
+    ],
+)
+def test_near_misses(words: Tuple[str, ...], said: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch(*words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+@pytest.fixture()
+def files(tmp_path: Path) -> None:
+    """What the bad inputs below refer to."""
+    (tmp_path / "hosts").write_text("a\nb slots=2  # ours\n")
+    (tmp_path / "no-hosts").write_text("# none\n")
+    (tmp_path / "broken.yaml").write_text("data:\n  n_train: [1\n")
+    (tmp_path / "object.yaml").write_text("data: !!python/object/apply:os.getcwd []\n")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "typo.yaml").write_text("data:\n  n_train: 8\n  n_vaild: 8\n")
+    (tmp_path / "directory").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        pytest.param("", 2, ["no system is named", "--pod 16"], id="no-pod"),
+        pytest.param("--pod 17", 3, ["there is no POD 17", "--pod 16"], id="pod-17"),
+        pytest.param("--pod moon", 3, ["there is no POD moon", "pod16"], id="pod-moon"),
+        pytest.param("--pod 16 --ipus 32", 3, ["32", "16 IPUs"], id="more-ipus-than-the-pod"),
+        pytest.param("--ipus 0", 2, ["--ipus"], id="no-ipus"),
+        pytest.param("--pod 16 --ipus-per-replica 3", 3, ["3 IPUs per replica", "2 or 4"], id="depth-3"),
+        pytest.param("--pod 4 --ipus-per-replica 8", 3, ["4 IPUs", "8 IPUs"], id="too-deep"),
+        pytest.param("--pod 16 --num-replicas 32", 3, ["32", "16"], id="too-many-replicas"),
+        pytest.param("--pod 16 --num-instances 5", 3, ["16 replicas", "5 instances", "4 or 8"], id="5-instances"),
+        pytest.param(
+            "--pod 16 --host-layout 1x4 --num-instances 8",
+            3,
+            ["8 instances", "4 cores", "--num-instances 4", "--oversubscribe"],
+            id="more-instances-than-cores",
+        ),
+        pytest.param("--pod 128", 3, ["pod128 needs 2 hosts", "--hosts"], id="pod128-without-hosts"),
+        pytest.param("--pod 16 --hosts a,,b", 2, ["a,,b", "hole"], id="hole"),
+        pytest.param("--pod 16 --hosts a[0-3", 2, ["open bracket"], id="open-bracket"),
+        pytest.param("--pod 16 --hosts a,b,a", 2, ["names a twice"], id="host-twice"),
+        pytest.param("--pod 16 --hosts a --hostfile hosts", 2, ["--hosts and --hostfile"], id="both-hosts"),
+        pytest.param("--pod 16 --hostfile missing", 2, ["missing"], id="no-host-file"),
+        pytest.param("--pod 16 --hostfile no-hosts", 2, ["names no host"], id="host-file-without-hosts"),
+        pytest.param("--pod 16 --host-layout 8", 3, ["NODESxCORES"], id="layout"),
+        pytest.param("--pod 16 --engine slurm", 2, ["slurm"], id="engine"),
+        pytest.param("--pod 16 --sdk-version 9.9", 2, ["9.9", "2.0 to 3.4"], id="sdk"),
+        pytest.param("--pod 16 --sdk-version 3.0 --vipu-allocation a", 2, ["use --vipu-cluster"], id="option-of-sdk"),
+        pytest.param("--pod 16 --set data.n_trian=3", 6, ["data.n_trian", "data.n_train?"], id="unknown-key"),
+        pytest.param("--pod 16 --set n_train", 6, ["n_train", "section.key=value"], id="no-equals"),
+        pytest.param("--pod 16 --set data=3", 6, ["data", "section"], id="section-as-value"),
+        pytest.param("--pod 16 --set data.n_train=many", 6, ["'many'", "whole number"], id="wrong-kind"),
+        pytest.param("--pod 16 --n-train 0", 6, ["--n-train", "at least 1"], id="out-of-range"),
+        pytest.param("--pod 16 --n-train many", 2, ["--n-train", "many"], id="wrong-kind-of-option"),
+        pytest.param("--pod 16 --optimizer adm", 2, ["adm", "adam"], id="choice"),
+        pytest.param(
+            "--pod 16 --global-batch-size 64 --gradient-accumulation-count 4", 6, ["64", "4", "both"], id="both-batches"
+        ),
+        pytest.param("--pod 16 --config-path missing.yaml", 6, ["missing.yaml"], id="no-config-file"),
+        pytest.param("--pod 16 --config-path directory", 6, ["directory"], id="directory-as-config"),
+        pytest.param("--pod 16 --config-path broken.yaml", 6, ["broken.yaml:", "not valid YAML"], id="broken-yaml"),
+        pytest.param("--pod 16 --config-path object.yaml", 6, ["object.yaml:1", "refused"], id="python-in-yaml"),
+        pytest.param("--pod 16 --config-path binary.yaml", 6, ["binary.yaml"], id="binary-yaml"),
+        pytest.param("--pod 16 --config-path typo.yaml", 6, ["typo.yaml:3", "data.n_valid?"], id="typo-in-yaml"),
+        pytest.param("--pod 16 --env 1A=x", 2, ["1A"], id="variable-name"),
+        pytest.param("--pod 16 --env =x", 2, ["not the name of a variable"], id="no-variable-name"),
+        pytest.param("--pod 16 --env NOT_SET_HERE", 2, ["NOT_SET_HERE", "=VALUE"], id="variable-not-set"),
+        pytest.param("--pod 16 --env HF_TOKEN=hunter2", 2, ["HF_TOKEN", "secret"], id="secret"),
+    ],
+)
+def test_bad_inputs(words: str, code: int, said: List[str], ipulaunch: Run, files: None) -> None:
+    result = ipulaunch("cosmoflow", "--dry-run", *shlex.split(words))
+    assert (result.code, result.out) == (code, "")
+    for text in said:
+        assert text in result.err
+    assert "hunter2" not in result.err
+
+
+def test_variable_with_an_unknown_key(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("cosmoflow", "--pod", "16", "--dry-run", env={"IPULAUNCH_DATA__N_TRIAN": "3"})
+    assert (code, out) == (6, "")
+    assert "IPULAUNCH_DATA__N_TRIAN" in err
+
+
+def test_dry_run_is_one_line(ipulaunch: Run) -> None:
+    assert ipulaunch("cosmoflow", "--pod", "16", "--dry-run") == (0, f"{POD16} {WORKER}\n", "")
+
+
+def test_warnings_of_a_dry_run_go_to_stderr(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("cosmoflow", "--pod", "16", "--num-replicas", "8", "--dry-run")
+    assert (code, out.count("\n")) == (0, 1)
+    assert err.startswith("warning: ")
+    assert "8 IPUs stay idle" in err
+
+
+def test_program(ipulaunch: Run) -> None:
+    code, out, _ = ipulaunch("run", "--pod", "16", "--dry-run", "--", "python3", "my train.py", "--pod", "4")
+    line = "poprun --num-instances=8 --num-replicas=16 --ipus-per-replica=1 --process-placement=spreadnuma"
+    assert (code, out) == (0, f"{line} python3 'my train.py' --pod 4\n")
+
+
+def test_program_needs_no_dashes_in_front(ipulaunch: Run) -> None:
+    words = ("run", "--pod", "16", "--dry-run")
+    assert ipulaunch(*words, "prog", "--pod", "4") == ipulaunch(*words, "--", "prog", "--pod", "4")
+
+
+def test_hosts_from_a_file(ipulaunch: Run, files: None) -> None:
+    words = ("run", "--pod", "16", "--dry-run")
+    given = ipulaunch(*words, "--hosts", "a,b", "prog")
+    assert given.out.startswith("poprun --host=a,b --num-instances=16 --num-replicas=16 ")
+    assert ipulaunch(*words, "--hostfile", "hosts", "prog").out == given.out
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "expected"),
+    [
+        pytest.param("--set data.n_train=64", {}, "--set data.n_train=64", id="set"),
+        pytest.param("--set data.n-train=64", {}, "--set data.n_train=64", id="set-with-a-dash"),
+        pytest.param("--n-train 64", {}, "--set data.n_train=64", id="option"),
+        pytest.param("", {"IPULAUNCH_DATA__N_TRAIN": "64"}, "--set data.n_train=64", id="variable"),
+        pytest.param("--config-path mine.yaml", {}, "--set data.n_train=16 --set training.seed=7", id="file"),
+        pytest.param(
+            "--config-path mine.yaml",
+            {"IPULAUNCH_DATA__N_TRAIN": "32"},
+            "--set data.n_train=32 --set training.seed=7",
+            id="variable-beats-file",
+        ),
+        pytest.param(
+            "--n-train 64", {"IPULAUNCH_DATA__N_TRAIN": "32"}, "--set data.n_train=64", id="option-beats-variable"
+        ),
+        pytest.param("--no-validation", {}, "--set training.validation=false", id="switch"),
+        pytest.param("--learning-rate 1e-3", {}, "--set optimizer.learning_rate=0.001", id="number"),
+        pytest.param("--num-epochs 3 --seed 5", {}, "--set training.num_epochs=3 --set training.seed=5", id="two"),
+    ],
+)
+def test_settings_reach_the_worker(
+    words: str, env: Dict[str, str], expected: str, ipulaunch: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text("data:\n  n-train: 16\ntraining: {seed: 7}\n")
+    code, out, _ = ipulaunch("cosmoflow", "--pod", "16", "--dry-run", *words.split(), env=env)
+    assert (code, out) == (0, f"{POD16} {WORKER} {expected}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("--rehearsal", "--backend ipu --rehearsal\n"), ("--no-rehearsal", "--backend ipu\n"), ("", "--backend ipu\n")],
+)
+def test_rehearsal_on_request(words: str, said: str, ipulaunch: Run) -> None:
+    assert ipulaunch("cosmoflow", "--pod", "16", "--dry-run", *words.split()).out.endswith(said)
+
+
+def test_rehearsal_is_what_cpus_get(ipulaunch: Run, fake_mpirun: Path) -> None:
+    words = ("cosmoflow", "--pod", "4", "--engine", "openmpi", "--host-layout", "1x1", "--dry-run")
+    code, out, err = ipulaunch(*words)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{fake_mpirun} --bind-to none --output tag -np 1 --host localhost:1 -x ")
+    assert out.endswith(f" {sys.executable} -m ipulaunch.workers cosmoflow --backend cpu --rehearsal\n")
+    assert ipulaunch(*words, "--no-rehearsal").out == out.replace(" --rehearsal", "")
+
+
+def test_json_has_plan_and_command(ipulaunch: Run) -> None:
+    words = ("cosmoflow", "--pod", "16", "--dry-run", "--env", "A=b c")
+    code, out, _ = ipulaunch(*words, "--json")
+    data = json.loads(out)
+    assert code == 0
+    assert data["engine"] == "poprun"
+    assert data["env"] == {"A": "b c"}
+    assert data["argv"] == [*POD16.split(), "--mpi-local-args=-x A", *WORKER.split()]
+    assert from_json(json.dumps(data["plan"])).instances == 16
+    assert {decision["name"] for decision in data["decisions"]} >= {"replicas", "instances", "ipus", "hosts"}
+    assert ipulaunch(*words).out == "A='b c' " + shlex.join(data["argv"]) + "\n"
+
+
+def test_json_of_a_plan(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("plan", "cosmoflow", "--pod", "128", "--json")
+    data = json.loads(out)
+    assert (code, err) == (0, "")
+    assert from_json(json.dumps(data["plan"])).hosts == ("host0", "host1")
+    assert data["rejected"]
+
+
+def test_plan_shows_formula_picture_and_table(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("plan", "cosmoflow", "--pod", "16")
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert lines[0].startswith("16 IPUs = 16 replicas x 1; 16 instances x 1 replicas; global batch 16 = ")
+    assert "├─ NUMA 0" in lines
+    assert "poprun topology" in lines[-10]
+
+
+def test_explanation_says_where_numbers_come_from(ipulaunch: Run) -> None:
+    words = (
+        "plan",
+        "cosmoflow",
+        "--pod",
+        "16",
+        "--explain",
+        "--num-instances",
+        "8",
+        "--set",
+        "training.micro_batch_size=2",
+    )
+    out = ipulaunch(*words).out
+    rows = {line.split("  ")[0].strip(): line.split() for line in out.splitlines() if "(" in line and ")" in line}
+    assert rows["instances"][1:3] == ["8", "(--num-instances)"]
+    assert rows["micro batch size"][3:5] == ["2", "(--set)"]
+    assert rows["replicas"][1:3] == ["16", "(computed)"]
+    assert rows["ipus per replica"][4].startswith("(configs/cosmoflow.yaml:")
+    assert "instances not taken:" in out
+
+
+@pytest.mark.parametrize("words", [("cosmoflow",), ("run", "--", "prog")], ids=["workload", "program"])
+@pytest.mark.parametrize(
+    ("engine", "fix"), [("poprun", "Poplar SDK"), ("openmpi", "pip install 'ipulaunch[cpu]'"), (None, "ipulaunch[cpu]")]
+)
+def test_no_engine(engine: str, fix: str, words: Any, ipulaunch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "find_mpirun", lambda: None)
+    where = ("--pod", "4", "--host-layout", "1x4", *(("--engine", engine) if engine else ()))
+    code, out, err = ipulaunch(words[0], *where, *words[1:])
+    assert (code, out) == (4, "")
+    assert fix in err
+    assert not Path("runs").exists()
+
+
+def test_root_is_allowed_and_told(ipulaunch: Run, fake_mpirun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    words = ("run", "--pod", "4", "--engine", "openmpi", "--host-layout", "1x4", "--dry-run")
+    _, out, err = ipulaunch(*words, "prog")
+    assert shlex.split(out)[1] == "--allow-run-as-root"
+    assert "root" in err
+    assert "--allow-run-as-root" not in ipulaunch(*words, "--no-allow-run-as-root", "prog").out
+
+
+def test_line_for_another_machine_does_not_depend_on_us(ipulaunch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ipulaunch("cosmoflow", "--pod", "16", "--dry-run").out
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert ipulaunch("cosmoflow", "--pod", "16", "--dry-run") == (0, line, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--vipu-partition p", "--no-reset-partition", "--offline-mode", "--executable-cache-path c", "--sdk-version 3.0"],
+)
+def test_options_without_effect_in_a_rehearsal_are_told(words: str, ipulaunch: Run, fake_mpirun: Path) -> None:
+    where = ("run", "--pod", "4", "--engine", "openmpi", "--host-layout", "1x4", "--dry-run")
+    code, _, err = ipulaunch(*where, *words.split(), "prog")
+    assert code == 0
+    assert words.split()[0].replace("--no-", "--") in err.replace("--no-", "--")
+    assert ipulaunch(*where, "prog").err == ""
+
+
+@pytest.mark.parametrize("words", ["--openmpi-version 4", "--host-subnet 10.0.0.0/8"])
+def test_options_without_effect_on_a_pod_are_told(words: str, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("run", "--pod", "4", "--dry-run", *words.split(), "prog")
+    assert code == 0
+    assert words.split()[0] in err
+
+
+def test_threads_that_are_set_already_are_told(
+    ipulaunch: Run, fake_mpirun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    words = ("run", "--pod", "4", "--engine", "openmpi", "--host-layout", "1x4", "--dry-run", "prog")
+    assert "OMP_NUM_THREADS=3" in ipulaunch(*words).err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch(env={"_IPULAUNCH_COMPLETE": f"{shell}_source"})
+    assert (code, err) == (0, "")
+    assert f"_IPULAUNCH_COMPLETE={shell}_complete" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        pytest.param("ipulaunch cos", ["cosmoflow"], id="workload"),
+        pytest.param("ipulaunch plan cos", ["cosmoflow"], id="workload-of-plan"),
+        pytest.param("ipulaunch cosmoflow --po", ["--pod", "--pooling-type"], id="option"),
+        pytest.param("ipulaunch cosmoflow --engine ", ["poprun", "openmpi"], id="choice"),
+        pytest.param("ipulaunch nonsense --po", [], id="unknown-command"),
+    ],
+)
+def test_completion(line: str, offered: List[str], ipulaunch: Run) -> None:
+    words = line.split(" ")
+    env = {"_IPULAUNCH_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    code, out, err = ipulaunch(env=env)
+    assert (code, err) == (0, "")
+    assert sorted(entry.partition(",")[2] for entry in out.split()) == sorted(offered)

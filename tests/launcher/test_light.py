@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+
+HEAVY = ("tensorflow", "keras", "numpy", "rich", "mpi4py", "ipulaunch.workers", "ipulaunch.data_pipeline")
+DRY_RUN = """
+import sys
+sys.argv = ["ipulaunch", "cosmoflow", "--pod", "16", "--dry-run", "--num-epochs", "3"]
+from ipulaunch.launcher.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("import ipulaunch.launcher.cli", id="import"),
+        pytest.param(DRY_RUN, id="dry-run"),
+        pytest.param(
+            DRY_RUN.replace('"cosmoflow"', '"plan", "cosmoflow"').replace('"--dry-run"', '"--explain"'), id="plan"
+        ),
+        pytest.param(
+            DRY_RUN.replace('"--dry-run"', '"--dry-run", "--engine", "openmpi", "--host-layout", "1x2"'), id="mpi"
+        ),
+    ],
+)
+def test_nothing_heavy_is_loaded(code: str, own_environment: Dict[str, str]) -> None:
+    show = f"{code}\nimport sys\nprint('loaded:', *sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", show], capture_output=True, encoding="utf-8", timeout=60, check=True, env=own_environment
+    )
+    loaded = done.stdout.rpartition("loaded:")[2].split()
+    assert "ipulaunch.launcher.cli" in loaded
+    assert [name for name in loaded if name.startswith(tuple(heavy + "." for heavy in HEAVY)) or name in HEAVY] == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("poprun", "poprun '--host=h[0-1023]' --num-instances=8192 --num-replicas=65536 "),
+        ("openmpi", " --host h1023:8 -x POPDIST_NUM_TOTAL_REPLICAS=65536 "),
+    ],
+)
+def test_65536_ipus_are_planned_and_rendered_within_a_second(
+    engine: str, said: str, ipulaunch: Callable[..., Any], fake_mpirun: Path
+) -> None:
+    words = ("run", "--ipus", "65536", "--hosts", "h[0-1023]", "--host-layout", "8x16", "--engine", engine, "--dry-run")
+    started = time.process_time()
+    code, out, _ = ipulaunch(*words, "prog")
+    seconds = time.process_time() - started
+    assert (code, said in out) == (0, True)
+    assert seconds < 1

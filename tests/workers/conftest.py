@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+
+import numpy as np
+import pytest
+
+from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
+from ipulaunch.configs.job import Job
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.configs.sections import Optimizer, Training
+from ipulaunch.topology import Batch
+from ipulaunch.topology.popdist import Place, read_place
+from ipulaunch.workers.checkpoints import load_state
+from ipulaunch.workers.records import Records
+
+SITE = Path(__file__).parents[1] / "standin" / "site"
+CALLS = "IPULAUNCH_STANDIN_CALLS"
+_OURS = ("POPDIST_", "OMPI_", "PMIX_", "PRTE_", "IPULAUNCH_")
+
+# The same job as settings, and as the options that give them. No dropout: IPUs draw other numbers than CPUs.
+TINY = CosmoflowSettings(
+    data=CosmoflowData(side=8, n_train=17, n_valid=5),  # 2 updates of 8 and a sample left out; 3 of 8 are padding
+    model=CosmoflowModel(conv_size=2, n_conv_layers=2, fc1_size=8, fc2_size=4, dropout=0.0),
+    optimizer=Optimizer("adadelta", 0.5),
+    training=Training(num_epochs=2, micro_batch_size=1, gradient_accumulation_count=2),
+)
+TINY_OPTIONS = [
+    word
+    for text in (
+        *("data.side=8", "data.n_train=17", "data.n_valid=5", "model.conv_size=2", "model.n_conv_layers=2"),
+        *("model.fc1_size=8", "model.fc2_size=4", "model.dropout=0", "training.num_epochs=2"),
+        "training.gradient_accumulation_count=2",
+    )
+    for word in ("--set", text)
+]
+
+
+class Trained(NamedTuple):
+    """What a training leaves."""
+
+    state: Dict[str, np.ndarray]  # weights and optimizer
+    curve: List[Dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def tiny_options() -> List[str]:
+    return TINY_OPTIONS
+
+
+@pytest.fixture(scope="session")
+def read_training() -> Callable[[Path], Trained]:
+    def read(run: Path) -> Trained:
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        curve = [{name: value for name, value in row.items() if name != "train_s"} for row in rows]
+        return Trained(load_state(run / "checkpoints" / f"update-{rows[-1]['update']:08}"), curve)
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def read_calls() -> Callable[[Path, int], List[Any]]:
+    """The recorded calls of one instance: names and arguments."""
+
+    def read(path: Path, instance: int) -> List[Any]:
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        return [(line["call"], line["arguments"]) for line in lines if line["instance"] == instance]
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def train_tiny(read_training: Callable[[Path], Trained]) -> Callable[..., Trained]:
+    """Trains the tiny job in this process; `make_backend(batch, place)` says on what."""
+
+    def run(path: Path, place: Place, make_backend: Callable[[Batch, Place], Any]) -> Trained:
+        from ipulaunch.workers.training import train
+
+        batch = Batch(1, place.replicas, 2)
+        directory = RunDirectory(path)
+        records = Records(directory, place.instance)
+        summary = train(Job("cosmoflow", "cpu", TINY), batch, place, make_backend(batch, place), directory, records, 1)
+        records.done(summary)
+        return read_training(path)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def on_cpus(train_tiny: Callable[..., Trained], tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Trained]:
+    """The tiny job on the CPU backend, with so many replicas: what IPUs have to equal."""
+    found: Dict[int, Trained] = {}
+
+    def run(replicas: int) -> Trained:
+        from ipulaunch.workers.backends.cpu import CpuBackend
+        from ipulaunch.workers.collective import Alone
+
+        if replicas not in found:
+            place = Place(0, 1, 0, 1, 0, replicas, replicas, 1)
+            path = tmp_path_factory.mktemp("cpu")
+            found[replicas] = train_tiny(path, place, lambda batch, where: CpuBackend(batch, where, Alone(), 0))
+        return found[replicas]
+
+    return run
+
+
+@pytest.fixture()
+def sdk_environment(tmp_path: Path) -> Callable[[str], Dict[str, str]]:
+    """The environment of a process for which the stand-in is the SDK of this version."""
+
+    def make(sdk: str) -> Dict[str, str]:
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+        calls = str(tmp_path / "calls.jsonl")
+        return {**environ, "PYTHONPATH": str(SITE), "IPULAUNCH_STANDIN_SDK": sdk, CALLS: calls}
+
+    return make
+
+
+@pytest.fixture()
+def standin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., Place]]:
+    """Puts the stand-in of an SDK into this process, alone or as an instance of so many replicas under poprun."""
+    for name in [name for name in os.environ if name.startswith(_OURS)]:
+        monkeypatch.delenv(name)
+    monkeypatch.syspath_prepend(str(SITE))
+    from ipu_standin import modules
+
+    finders = []
+
+    def install(sdk: str, replicas: int = 0) -> Place:
+        monkeypatch.setenv(CALLS, str(tmp_path / "calls.jsonl"))
+        if replicas:
+            monkeypatch.setenv("POPDIST_NUM_TOTAL_REPLICAS", str(replicas))
+            monkeypatch.setenv("POPDIST_NUM_LOCAL_REPLICAS", str(replicas))
+        finders.append(modules.install(sdk))
+        return read_place(os.environ)
+
+    yield install
+    for finder in finders:
+        modules.uninstall(finder)
