@@ -15,7 +15,7 @@ from ipulaunch.topology.plan import from_json
 
 SHOW_ARGS = str(Path(__file__).parents[1] / "fakes" / "show_args.py")
 SHOW = (sys.executable, "-IS", "-X", "utf8", SHOW_ARGS)
-LAUNCHER = (sys.executable, "-c", "from ipulaunch.launcher.cli import main; main()")
+LAUNCHER = (sys.executable, "-m", "ipulaunch.launcher")
 
 HOSTILE = {
     "blanks": " a  b ",

@@ -11,10 +11,11 @@ import pytest
 
 from ipulaunch.configs.job import Job
 from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher import display as module
-from ipulaunch.launcher.display import Display, LiveDisplay, make_display
+from ipulaunch.launcher import display, live_display
+from ipulaunch.launcher.display import Display, make_display
 from ipulaunch.launcher.events import Follower, Progress
 from ipulaunch.launcher.launch import Launch
+from ipulaunch.launcher.live_display import LiveDisplay
 from ipulaunch.launcher.verdict import Verdict
 
 MakeLaunch = Callable[..., Launch]
@@ -45,7 +46,8 @@ class Terminal(io.StringIO):
 @pytest.fixture()
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(display, "time", clock)
+    monkeypatch.setattr(live_display, "time", clock)
     return clock
 
 
@@ -58,18 +60,18 @@ def plain(clock: Clock) -> Display:
 def live(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveDisplay]:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
-    display = LiveDisplay(Terminal(), Terminal())
-    yield display
-    display.stop()
+    drawn = LiveDisplay(Terminal(), Terminal())
+    yield drawn
+    drawn.stop()
 
 
-def _talk(display: Display) -> str:
-    text = display.stream.getvalue()  # type: ignore[attr-defined]
+def _talk(shown: Display) -> str:
+    text = shown.stream.getvalue()  # type: ignore[attr-defined]
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
-def _output(display: Display) -> str:
-    text: str = display.output.getvalue()  # type: ignore[attr-defined]
+def _output(shown: Display) -> str:
+    text: str = shown.output.getvalue()  # type: ignore[attr-defined]
     return text
 
 
@@ -176,12 +178,12 @@ def test_end_of_a_failed_run(plain: Display, clock: Clock, run_directory: RunDir
 def test_broken_records_do_not_stop_the_display(
     kind: str, request: pytest.FixtureRequest, make_launch: MakeLaunch, run_directory: RunDirectory
 ) -> None:
-    display: Display = request.getfixturevalue(kind)
-    display.start(make_launch(["x"], job=JOB), run_directory)
+    shown: Display = request.getfixturevalue(kind)
+    shown.start(make_launch(["x"], job=JOB), run_directory)
     broken = ["{}", "{", '{"time_ns": 1}', '{"event": "training"}', '{"event": "epoch", "time_ns": 2}', "null"]
     run_directory.events(0).write_text("\n".join(broken) + "\n")
     with contextlib.closing(Follower(run_directory, 2)) as follower:
-        display.show(follower.progress, follower.look())
+        shown.show(follower.progress, follower.look())
 
 
 def test_terminal_gets_a_picture(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
@@ -258,6 +260,6 @@ def test_output_that_is_not_the_terminal_stays_apart(
 )
 def test_display_depends_on_stderr(stream: io.StringIO, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
-    display = make_display(verbose=True)
-    assert type(display) is kind
-    assert (display.stream, display.output, display.verbose) == (stream, sys.stdout, True)
+    made = make_display(verbose=True)
+    assert type(made) is kind
+    assert (made.stream, made.output, made.verbose) == (stream, sys.stdout, True)
