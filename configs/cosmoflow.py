@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.schema import section, setting
@@ -36,7 +37,11 @@ class CosmoflowModel:
 class CosmoflowData:
     """The volumes: side x side x side voxels in several redshift channels, with their targets."""
 
-    name: str = setting("synthetic", "where the samples come from", choices=("synthetic",))
+    data_dir: Optional[str] = setting(
+        None,
+        "the published records: train/ and validation/ in this directory; without it samples are made up",
+        flag="--data-dir",
+    )
     n_train: int = setting(10000, "training samples", flag="--n-train", at_least=1)
     n_valid: int = setting(1000, "validation samples", flag="--n-valid", at_least=1)
     side: int = setting(64, "voxels along one edge of a volume", flag="--side", at_least=1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Tuple
+import contextlib
+from typing import Any, Iterator, Optional, Protocol, Tuple
 
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.order import epoch_order, training_ids, validation_ids
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
@@ -27,6 +29,34 @@ class Source(Protocol):
     def targets(self) -> int: ...
 
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]: ...
+
+
+class Watched:
+    """A source that remembers what was wrong with its data: TensorFlow keeps only a text of the error."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.error: Optional[DataError] = None
+        self.samples, self.shape, self.targets = source.samples, source.shape, source.targets
+
+    def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        try:
+            return self.source.load(ids)
+        except DataError as error:
+            self.error = self.error or error
+            raise
+
+
+@contextlib.contextmanager
+def data_errors(*sources: Watched) -> Iterator[None]:
+    """Inside, a DataError that a source met ends as itself."""
+    try:
+        yield
+    except tf.errors.OpError:
+        for source in sources:
+            if source.error is not None:
+                raise source.error from None
+        raise
 
 
 def training_stream(

@@ -31,8 +31,9 @@ def judge(run: RunDirectory, plan: Plan, code: int, interrupted: bool, engine_li
     if first is not None:
         instance, record = first
         headline = f"{_who(plan, instance)} failed first: {record.get('type')}: {record.get('message')}"
+        said = {f"  | error: {record.get('message')}", f"  | hint: {record.get('hint')}"}
         hint = [f"hint: {record['hint']}"] if record.get("hint") else []
-        details = [*hint, *_log_tail(run, instance)]
+        details = [*hint, *(line for line in _log_tail(run, instance) if line not in said)]
         return Verdict(int(record.get("exit_code", JobError.exit_code)), headline, tuple(details))
     missing = [p.instance for p in plan.placements if not run.done(p.instance).exists()] if ours else []
     if code == 0 and not missing:

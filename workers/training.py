@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from ipulaunch.configs.job import Job
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
-from ipulaunch.data_pipeline.stream import Source, training_stream, validation_stream
+from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords
+from ipulaunch.data_pipeline.stream import Source, Watched, data_errors, training_stream, validation_stream
 from ipulaunch.data_pipeline.synthetic import SyntheticCosmoflow
 from ipulaunch.topology import Batch
 from ipulaunch.topology.batch import updates_per_epoch
@@ -33,7 +34,7 @@ def train(
     settings, training = job.settings, job.settings.training
     _seed(training.seed)
 
-    train_source, valid_source = _sources(job)
+    train_source, valid_source = map(Watched, _sources(job, backend.collective, place, threads))
     updates = updates_per_epoch(train_source.samples, batch)
     stream = training_stream(
         train_source,
@@ -72,7 +73,8 @@ def train(
     )
     progress = _Progress(records, batch, place, run, backend.steps_per_update, validate, save)
     steps = updates * backend.steps_per_update
-    trained.fit(stream, epochs=training.num_epochs, steps_per_epoch=steps, callbacks=[progress], verbose=0)
+    with data_errors(train_source, valid_source):
+        trained.fit(stream, epochs=training.num_epochs, steps_per_epoch=steps, callbacks=[progress], verbose=0)
 
     summary = {**_summary(progress, batch, place, backend), "checkpoint": saved[-1] if saved else ""}
     if place.instance == 0:
@@ -87,9 +89,16 @@ def _seed(seed: int) -> None:
     tf.random.set_seed(seed)
 
 
-def _sources(job: Job) -> Tuple[Source, Source]:
+def _sources(job: Job, collective: Any, place: Place, threads: int) -> Tuple[Source, Source]:
     data, seed = job.settings.data, job.settings.training.seed
-    return SyntheticCosmoflow(data, "train", seed), SyntheticCosmoflow(data, "validation", seed)
+    if data.data_dir is None:
+        return SyntheticCosmoflow(data, "train", seed), SyntheticCosmoflow(data, "validation", seed)
+    if place.instance:
+        collective.first("")  # instance 0 builds the index, if there is none, and all read it
+    sources = CosmoflowRecords(data, "train", threads=threads), CosmoflowRecords(data, "validation", threads=threads)
+    if not place.instance:
+        collective.first("indexed")
+    return sources
 
 
 class _Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]

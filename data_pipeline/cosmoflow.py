@@ -1,0 +1,100 @@
+"""CosmoFlow's published records: `x`, the int16 bytes of a volume, and `y`, its targets as floats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from ipulaunch.configs.cosmoflow import CosmoflowData
+from ipulaunch.configs.errors import DataError
+from ipulaunch.data_pipeline.example import NotAnExample, Span, find_features
+from ipulaunch.data_pipeline.index import Index, Progress, open_index
+from ipulaunch.data_pipeline.record_reader import RecordReader, aligned
+
+
+def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
+    """The record files of a split, in the order of their names."""
+    directory = data_dir / split
+    files = tuple(sorted(directory.glob("*.tfrecord*"))) if directory.is_dir() else ()
+    if not files:
+        raise DataError(
+            f"there are no *.tfrecord files in {directory}",
+            hint="the published set has train/*.tfrecord and validation/*.tfrecord; small ones: ipulaunch data make",
+        )
+    return files
+
+
+class _Layout(NamedTuple):
+    """The bytes of a record around and between its volume and its targets, the same in all records of a set."""
+
+    length: int
+    volume: Span
+    targets: Span
+    frame: Tuple[bytes, bytes, bytes]  # before the first of the two, between them, after the second
+
+
+class CosmoflowRecords:
+    """Samples of a split, fetched by number. A volume goes from the page cache into its batch in one copy."""
+
+    def __init__(self, data: CosmoflowData, split: str, *, threads: int, progress: Optional[Progress] = None) -> None:
+        asked = data.n_train if split == "train" else data.n_valid
+        files = find_files(Path(data.data_dir or "."), split)
+        self.index: Index = open_index(files, threads=threads, progress=progress)
+        if not self.index.records:
+            raise DataError(f"the {len(files)} files in {files[0].parent} hold no record")
+        self.samples = min(asked, self.index.records)
+        self.shape = (data.side, data.side, data.side, data.channels)
+        self.targets = data.targets
+        self.reader = RecordReader(self.index)
+        self.layout = self._layout_of(0)
+
+    def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        """The volumes and targets of these samples."""
+        volumes = aligned((len(ids), *self.shape), np.int16)
+        targets = aligned((len(ids), self.targets), np.float32)
+        for row, number in enumerate(ids):
+            self._load_one(int(number), volumes[row], targets[row])
+        return volumes, targets
+
+    def _load_one(self, record: int, volume: np.ndarray, targets: np.ndarray) -> None:
+        if int(self.index.lengths[record]) != self.layout.length:
+            self._layout_of(record)  # says what is wrong; other sizes of the same shape do not exist
+        frame = [bytearray(len(part)) for part in self.layout.frame]
+        first, second = (volume, targets) if self.layout.volume.start < self.layout.targets.start else (targets, volume)
+        pieces: List[Any] = [frame[0], first.reshape(-1), frame[1], second.reshape(-1), frame[2]]
+        self.reader.read_into(record, [piece for piece in pieces if len(piece)])
+        if tuple(map(bytes, frame)) != self.layout.frame:
+            self._unpack(record, volume, targets)
+
+    def _unpack(self, record: int, volume: np.ndarray, targets: np.ndarray) -> None:
+        """A record whose fields lie elsewhere than in the first one."""
+        data = self.reader.read(record)
+        layout = self._check(record, data)
+        volume[...] = np.frombuffer(data, "<i2", volume.size, layout.volume.start).reshape(volume.shape)
+        targets[...] = np.frombuffer(data, "<f4", targets.size, layout.targets.start)
+
+    def _layout_of(self, record: int) -> _Layout:
+        return self._check(record, self.reader.read(record))
+
+    def _check(self, record: int, data: bytes) -> _Layout:
+        try:
+            features = find_features(data)
+        except NotAnExample as error:
+            raise DataError(f"{self.index.place(record)}: not a tf.train.Example: {error}") from error
+        volume = self._span(record, features, "x", "bytes", 2 * int(np.prod(self.shape)), f"int16 {self.shape}")
+        targets = self._span(record, features, "y", "floats", 4 * self.targets, f"{self.targets} floats")
+        first, second = sorted((volume, targets), key=lambda span: span.start)
+        frame = (data[: first.start], data[first.stop : second.start], data[second.stop :])
+        return _Layout(len(data), volume, targets, frame)
+
+    def _span(self, record: int, features: Dict[str, Span], name: str, kind: str, size: int, words: str) -> Span:
+        place, span = self.index.place(record), features.get(name)
+        if span is None:
+            raise DataError(f"{place}: there is no feature {name}", hint="CosmoFlow records have x and y")
+        if span.kind != kind or span.stop - span.start != size:
+            found = f"{span.stop - span.start} bytes of {span.kind or 'nothing'}"
+            hint = "data.side, data.channels and data.targets must be those of the set"
+            raise DataError(f"{place}: {name} is {found}, expected {size} bytes: {words}", hint=hint)
+        return span

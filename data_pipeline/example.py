@@ -1,0 +1,87 @@
+"""Just enough of the protocol-buffer wire format to find where the values of a tf.train.Example lie.
+
+An Example is a map from names to features, and a feature is a list of bytes, floats or whole numbers. Finding the byte
+range of a value, without unpacking it, is what lets a reader put it straight into a batch.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, NamedTuple, Tuple
+
+_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
+_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+_KINDS = {_BYTES_LIST: "bytes", _FLOAT_LIST: "floats", _INT64_LIST: "ints"}
+
+
+class Span(NamedTuple):
+    """Where the first value of a feature lies: a byte string, packed floats, or packed whole numbers."""
+
+    kind: str
+    start: int
+    stop: int
+
+
+class NotAnExample(ValueError):
+    """The bytes are not a tf.train.Example."""
+
+
+def find_features(record: bytes, limit: int = -1) -> Dict[str, Span]:
+    """The features of an Example by name. `limit` is the size of the record where only its start is at hand."""
+    end = len(record) if limit < 0 else limit
+    found: Dict[str, Span] = {}
+    for field, start, stop in _fields(record, 0, end):
+        if field == 1:  # Example.features
+            for inner, entry_start, entry_stop in _fields(record, start, stop):
+                if inner == 1:  # Features.feature, an entry of the map
+                    name, span = _entry(record, entry_start, entry_stop)
+                    found[name] = span
+    return found
+
+
+def _entry(record: bytes, start: int, stop: int) -> Tuple[str, Span]:
+    name, span = "", Span("", start, start)
+    for field, value_start, value_stop in _fields(record, start, stop):
+        if field == 1:
+            name = record[value_start:value_stop].decode("utf-8", "replace")
+        elif field == 2:
+            span = _feature(record, value_start, value_stop)
+    return name, span
+
+
+def _feature(record: bytes, start: int, stop: int) -> Span:
+    for kind, list_start, list_stop in _fields(record, start, stop):
+        for _, value_start, value_stop in _fields(record, list_start, list_stop):
+            return Span(_KINDS.get(kind, ""), value_start, value_stop)
+    return Span("", stop, stop)
+
+
+def _fields(record: bytes, position: int, end: int) -> Iterator[Tuple[int, int, int]]:
+    """The fields of a message as (number, first byte of the value, byte after it)."""
+    while position < end:
+        key, position = _varint(record, position)
+        kind = key & 7
+        if kind == _LENGTH_DELIMITED:
+            length, position = _varint(record, position)
+        elif kind == _VARINT:
+            _, after = _varint(record, position)
+            length = after - position
+        elif kind in (_FIXED32, _FIXED64):
+            length = 4 if kind == _FIXED32 else 8
+        else:
+            raise NotAnExample(f"wire type {kind} at byte {position}")
+        if position + length > end:
+            raise NotAnExample(f"a value of {length} bytes at byte {position} of {end}")
+        yield key >> 3, position, position + length
+        position += length
+
+
+def _varint(record: bytes, position: int) -> Tuple[int, int]:
+    value = shift = 0
+    while True:
+        if position >= len(record) or shift > 63:
+            raise NotAnExample(f"a broken number at byte {position}")
+        byte = record[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position
