@@ -12,6 +12,7 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.example import NotAnExample, Span, find_features
 from ipulaunch.data_pipeline.index import Index, Progress, open_index
 from ipulaunch.data_pipeline.record_reader import RecordReader, aligned
+from ipulaunch.data_pipeline.source import ArraySource
 
 
 def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
@@ -35,7 +36,7 @@ class _Layout(NamedTuple):
     frame: Tuple[bytes, bytes, bytes]  # before the first of the two, between them, after the second
 
 
-class CosmoflowRecords:
+class CosmoflowRecords(ArraySource):
     """Samples of a split, fetched by number. A volume goes from the page cache into its batch in one copy."""
 
     def __init__(self, data: CosmoflowData, split: str, *, threads: int, progress: Optional[Progress] = None) -> None:
@@ -46,14 +47,15 @@ class CosmoflowRecords:
             raise DataError(f"the {len(files)} files in {files[0].parent} hold no record")
         self.samples = min(asked, self.index.records)
         self.shape = (data.side, data.side, data.side, data.channels)
-        self.targets = data.targets
+        self.n_targets = data.targets
+        self.inputs, self.targets = (np.int16, self.shape), (np.float32, (data.targets,))
         self.reader = RecordReader(self.index)
         self.layout = self._layout_of(0)
 
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """The volumes and targets of these samples."""
         volumes = aligned((len(ids), *self.shape), np.int16)
-        targets = aligned((len(ids), self.targets), np.float32)
+        targets = aligned((len(ids), self.n_targets), np.float32)
         for row, number in enumerate(ids):
             self._load_one(int(number), volumes[row], targets[row])
         return volumes, targets
@@ -84,7 +86,7 @@ class CosmoflowRecords:
         except NotAnExample as error:
             raise DataError(f"{self.index.place(record)}: not a tf.train.Example: {error}") from error
         volume = self._span(record, features, "x", "bytes", 2 * int(np.prod(self.shape)), f"int16 {self.shape}")
-        targets = self._span(record, features, "y", "floats", 4 * self.targets, f"{self.targets} floats")
+        targets = self._span(record, features, "y", "floats", 4 * self.n_targets, f"{self.n_targets} floats")
         first, second = sorted((volume, targets), key=lambda span: span.start)
         frame = (data[: first.start], data[first.stop : second.start], data[second.stop :])
         return _Layout(len(data), volume, targets, frame)

@@ -13,7 +13,8 @@ import tensorflow as tf
 from ipulaunch.configs.job import Job
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
 from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords
-from ipulaunch.data_pipeline.stream import Source, Watched, data_errors, training_stream, validation_stream
+from ipulaunch.data_pipeline.source import Source, data_errors
+from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.data_pipeline.synthetic import SyntheticCosmoflow
 from ipulaunch.topology import Batch
 from ipulaunch.topology.batch import updates_per_epoch
@@ -34,7 +35,7 @@ def train(
     settings, training = job.settings, job.settings.training
     _seed(training.seed)
 
-    train_source, valid_source = map(Watched, _sources(job, backend.collective, place, threads))
+    train_source, valid_source = _sources(job, backend.collective, place, threads)
     updates = updates_per_epoch(train_source.samples, batch)
     stream = training_stream(
         train_source,

@@ -10,7 +10,8 @@ from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords
 from ipulaunch.data_pipeline.order import epoch_order, training_ids
-from ipulaunch.data_pipeline.stream import Watched, data_errors, training_stream
+from ipulaunch.data_pipeline.source import data_errors
+from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
 
@@ -102,7 +103,7 @@ def test_another_shape_is_refused_with_both_sizes(cosmoflow_set: CosmoflowSet) -
 )
 def test_data_that_goes_bad_in_the_run_ends_as_a_data_error(harm: Any, said: str, cosmoflow_set: CosmoflowSet) -> None:
     directory = cosmoflow_set([2, 2])
-    source = Watched(records(directory))
+    source = records(directory)
     harm(directory / "train" / "part-00001.tfrecord")
     stream = training_stream(
         source, Batch(1, 1, 1), Place(0, 1, 0, 1, 0, 1, 1, 1), seed=0, epochs=1, by_replica=True, threads=1

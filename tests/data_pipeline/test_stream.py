@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ipulaunch.data_pipeline.order import epoch_order, training_ids, validation_ids
+from ipulaunch.data_pipeline.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
@@ -16,10 +17,11 @@ BATCH = Batch(micro_size=2, replicas=4, accumulation=2)
 PLACE = Place(1, 2, 1, 2, 2, 2, 4, 1)
 
 
-class Numbers:
+class Numbers(ArraySource):
     """Samples that are their own number."""
 
-    samples, shape, targets = 35, (1,), 1
+    samples = 35
+    inputs, targets = (np.int16, (1,)), (np.float32, (1,))
 
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         return ids.astype(np.int16)[:, None], ids.astype(np.float32)[:, None]

@@ -17,7 +17,9 @@ use_keras_2(os.environ)
 
 import numpy as np  # noqa: E402 - Keras 2 is chosen before TensorFlow is imported
 import tensorflow as tf  # noqa: E402
+
 from ipulaunch.configs.sections import Optimizer  # noqa: E402
+from ipulaunch.data_pipeline.source import ArraySource  # noqa: E402
 from ipulaunch.data_pipeline.stream import training_stream  # noqa: E402
 from ipulaunch.topology import Batch, popdist  # noqa: E402
 from ipulaunch.workers.backends.cpu import CpuBackend  # noqa: E402
@@ -26,8 +28,9 @@ from ipulaunch.workers.measures import MEAN_SQUARED_ERROR  # noqa: E402
 from ipulaunch.workers.optimizers import make_optimizer  # noqa: E402
 
 
-class Line:
-    samples, shape, targets = 16, (1,), 1
+class Line(ArraySource):
+    samples = 16
+    inputs, targets = (np.int16, (1,)), (np.float32, (1,))
 
     def load(self, ids):
         # Sixteenths fit the stream's int16; the model divides again.

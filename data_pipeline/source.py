@@ -1,0 +1,74 @@
+"""Samples that are fetched by number, and how they become a stream of micro-batches."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from abc import ABC, abstractmethod
+from typing import Any, Callable, Iterator, Optional, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from ipulaunch.configs.errors import DataError
+
+Field = Tuple[Any, Tuple[int, ...]]  # NumPy type and shape of one sample's part
+
+
+class Source(ABC):
+    """A set of samples."""
+
+    samples: int
+    error: Optional[DataError] = None  # the first one met; TensorFlow keeps only its text
+
+    @abstractmethod
+    def dataset(self, numbers: tf.data.Dataset, micro_size: int, threads: int) -> tf.data.Dataset:
+        """(inputs, targets) for each (epoch, numbers of a micro-batch), in the same order."""
+
+    def guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function for tf.numpy_function that remembers the DataError it raises."""
+
+        @functools.wraps(function)
+        def guard(*arguments: Any) -> Any:
+            try:
+                return function(*arguments)
+            except DataError as error:
+                self.error = self.error or error
+                raise
+
+        return guard
+
+
+class ArraySource(Source):
+    """A source whose micro-batches are made by NumPy."""
+
+    inputs: Field
+    targets: Field
+
+    @abstractmethod
+    def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        """The inputs and targets of these samples."""
+
+    def dataset(self, numbers: tf.data.Dataset, micro_size: int, threads: int) -> tf.data.Dataset:
+        load = self.guarded(self.load)
+        fields = (self.inputs, self.targets)
+
+        def fetch(epoch: Any, ids: Any) -> Any:
+            values = tf.numpy_function(load, [ids], [tf.as_dtype(kind) for kind, _ in fields])
+            for value, (_, shape) in zip(values, fields):
+                value.set_shape((micro_size, *shape))
+            return tuple(values)
+
+        return numbers.map(fetch, threads, deterministic=True)
+
+
+@contextlib.contextmanager
+def data_errors(*sources: Source) -> Iterator[None]:
+    """Inside, a DataError that a source met ends as itself, not as an error of TensorFlow's."""
+    try:
+        yield
+    except tf.errors.OpError:
+        for source in sources:
+            if source.error is not None:
+                raise source.error from None
+        raise
