@@ -46,6 +46,20 @@ class CosmoflowData:
     n_valid: int = setting(1000, "validation samples", flag="--n-valid", at_least=1)
     side: int = setting(64, "voxels along one edge of a volume", flag="--side", at_least=1)
     channels: int = setting(4, "redshift channels of a volume", at_least=1)
+    normalise: str = setting(
+        "log", "counts as log(1 + count) or divided by the volume's mean", flag="--normalise", choices=("log", "mean")
+    )
+    host_preprocess: bool = setting(
+        False,
+        "normalise on the host, and send floats to the device instead of int16",
+        flag="--host-preprocess/--no-host-preprocess",
+    )
+    bad_records: str = setting(
+        "fail",
+        "what a damaged record does: end the job, or be replaced by its neighbour and counted",
+        flag="--bad-records",
+        choices=("fail", "skip"),
+    )
     targets: int = setting(4, "cosmological parameters to predict", at_least=1)
 
 

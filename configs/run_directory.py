@@ -46,6 +46,9 @@ class RunDirectory:
     def events(self, index: int) -> Path:
         return self.instance(index) / "events.jsonl"
 
+    def samples(self, index: int) -> Path:
+        return self.instance(index) / "samples.csv"
+
     def error(self, index: int) -> Path:
         return self.instance(index) / "error.json"
 

@@ -36,6 +36,15 @@ class Training:
     global_batch_size: Optional[int] = setting(
         None, "samples per weight update, instead of the accumulation count", flag="--global-batch-size", at_least=1
     )
+    remainder: str = setting(
+        "drop",
+        "what becomes of samples that fill no global batch: left out, filled up from the next epoch, or padded",
+        flag="--remainder",
+        choices=("drop", "repeat", "pad"),
+    )
+    trace_samples: bool = setting(
+        False, "write which replica took which sample in which step", flag="--trace-samples/--no-trace-samples"
+    )
     seed: int = setting(0, "where every random number of the run starts from", flag="--seed", at_least=0)
     deterministic: bool = setting(
         False,

@@ -40,6 +40,8 @@ class CosmoflowRecords(ArraySource):
     """Samples of a split, fetched by number. A volume goes from the page cache into its batch in one copy."""
 
     def __init__(self, data: CosmoflowData, split: str, *, threads: int, progress: Optional[Progress] = None) -> None:
+        super().__init__()
+        self.replaces_bad = data.bad_records == "skip"
         asked = data.n_train if split == "train" else data.n_valid
         files = find_files(Path(data.data_dir or "."), split)
         self.index: Index = open_index(files, threads=threads, progress=progress)
@@ -50,7 +52,7 @@ class CosmoflowRecords(ArraySource):
         self.n_targets = data.targets
         self.inputs, self.targets = (np.int16, self.shape), (np.float32, (data.targets,))
         self.reader = RecordReader(self.index)
-        self.layout = self._layout_of(0)
+        self.layout = self._first_layout()
 
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """The volumes and targets of these samples."""
@@ -76,6 +78,15 @@ class CosmoflowRecords(ArraySource):
         layout = self._check(record, data)
         volume[...] = np.frombuffer(data, "<i2", volume.size, layout.volume.start).reshape(volume.shape)
         targets[...] = np.frombuffer(data, "<f4", targets.size, layout.targets.start)
+
+    def _first_layout(self) -> _Layout:
+        for record in range(self.samples):
+            try:
+                return self._layout_of(record)
+            except DataError:
+                if not self.replaces_bad or record == self.samples - 1:
+                    raise
+        raise AssertionError("a set has at least one sample")
 
     def _layout_of(self, record: int) -> _Layout:
         return self._check(record, self.reader.read(record))

@@ -20,8 +20,27 @@ def epoch_order(samples: int, seed: int, epoch: int) -> np.ndarray:
     return np.argsort(keys, kind="stable")
 
 
+def whole_updates(samples: int, seed: int, epoch: int, batch: Batch, remainder: str) -> Tuple[np.ndarray, np.ndarray]:
+    """An epoch's order cut or filled to whole weight updates, and the weight of each of its samples.
+
+    `drop` leaves out what fills no update; `repeat` fills the last one with the first samples of the next epoch, which
+    will see them again; `pad` fills it with samples of weight 0.
+    """
+    order = epoch_order(samples, seed, epoch)
+    if remainder == "drop":
+        order = order[: samples // batch.global_size * batch.global_size]
+        return order, np.ones(len(order), np.float32)
+    missing = -samples % batch.global_size
+    weights = np.ones(samples + missing, np.float32)
+    if remainder == "repeat":
+        following = epoch_order(samples, seed, epoch + 1)
+        return np.concatenate([order, np.resize(following, missing)]), weights
+    weights[samples:] = 0
+    return np.concatenate([order, np.resize(order, missing)]), weights
+
+
 def training_ids(order: np.ndarray, batch: Batch, place: Place, *, by_replica: bool) -> np.ndarray:
-    """The samples one instance trains on in an epoch: a row per micro-batch.
+    """One instance's part of what all replicas take in an epoch: a row per micro-batch.
 
     In an update an IPU infeed hands out step after step, within a step a micro-batch to each replica; the CPU
     backend runs one replica after the other (`by_replica`). Which sample meets which replica is the same.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError
+
+_MOST_NEIGHBOURS = 100
 
 Field = Tuple[Any, Tuple[int, ...]]  # NumPy type and shape of one sample's part
 
@@ -19,7 +21,10 @@ class Source(ABC):
     """A set of samples."""
 
     samples: int
-    error: Optional[DataError] = None  # the first one met; TensorFlow keeps only its text
+
+    def __init__(self) -> None:
+        self.error: Optional[DataError] = None  # the first one met; TensorFlow keeps only its text
+        self.bad: Dict[int, DataError] = {}  # what was replaced, and why
 
     @abstractmethod
     def dataset(self, numbers: tf.data.Dataset, micro_size: int, threads: int) -> tf.data.Dataset:
@@ -44,13 +49,14 @@ class ArraySource(Source):
 
     inputs: Field
     targets: Field
+    replaces_bad = False  # a sample that cannot be read is replaced by its neighbour
 
     @abstractmethod
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """The inputs and targets of these samples."""
 
     def dataset(self, numbers: tf.data.Dataset, micro_size: int, threads: int) -> tf.data.Dataset:
-        load = self.guarded(self.load)
+        load = self.guarded(self._load_or_replace if self.replaces_bad else self.load)
         fields = (self.inputs, self.targets)
 
         def fetch(epoch: Any, ids: Any) -> Any:
@@ -60,6 +66,23 @@ class ArraySource(Source):
             return tuple(values)
 
         return numbers.map(fetch, threads, deterministic=True)
+
+    def _load_or_replace(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        try:
+            return self.load(ids)
+        except DataError:
+            inputs, targets = zip(*(self._load_near(int(number)) for number in ids))
+            return np.concatenate(inputs), np.concatenate(targets)
+
+    def _load_near(self, number: int) -> Tuple[np.ndarray, np.ndarray]:
+        """The sample, or the next one that can be read."""
+        for distance in range(_MOST_NEIGHBOURS):
+            neighbour = (number + distance) % self.samples
+            try:
+                return self.load(np.array([neighbour]))
+            except DataError as error:
+                self.bad[neighbour] = error
+        raise DataError(f"{_MOST_NEIGHBOURS} samples in a row from number {number} on cannot be read")
 
 
 @contextlib.contextmanager

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Tuple
 
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.data_pipeline.order import epoch_order, training_ids, validation_ids
+from ipulaunch.data_pipeline.order import training_ids, validation_ids, whole_updates
 from ipulaunch.data_pipeline.source import Source
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
@@ -16,21 +16,43 @@ _MICRO_BATCHES_AHEAD = 4  # per thread; bounds the memory of an instance, whatev
 
 
 def training_stream(
-    source: Source, batch: Batch, place: Place, *, seed: int, epochs: int, by_replica: bool, threads: int
+    source: Source,
+    batch: Batch,
+    place: Place,
+    *,
+    seed: int,
+    epochs: int,
+    by_replica: bool,
+    threads: int,
+    remainder: str = "drop",
+    traced: bool = False,
 ) -> tf.data.Dataset:
-    """Micro-batches of all epochs, for our replicas and all accumulation steps of each weight update."""
+    """Micro-batches of all epochs, for our replicas and all accumulation steps of each weight update.
 
-    def ids_of(epoch: np.ndarray) -> np.ndarray:
-        order = epoch_order(source.samples, seed, int(epoch))
-        return training_ids(order, batch, place, by_replica=by_replica)
+    (inputs, targets), with `pad` also the weights of the samples, and when traced also (epoch, their numbers).
+    """
 
-    def numbers(epoch: Any) -> tf.data.Dataset:
-        ids = tf.numpy_function(ids_of, [epoch], tf.int64)
-        ids.set_shape([None, batch.micro_size])
-        return tf.data.Dataset.from_tensor_slices(ids).map(lambda row: (epoch, row))
+    def rows(epoch: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        order, weights = whole_updates(source.samples, seed, int(epoch), batch, remainder)
+        ids = training_ids(order, batch, place, by_replica=by_replica)
+        return ids, training_ids(weights, batch, place, by_replica=by_replica)
 
-    stream = tf.data.Dataset.range(epochs).flat_map(numbers)
-    return _ahead(source.dataset(stream, batch.micro_size, threads), threads)
+    def numbered(epoch: Any) -> tf.data.Dataset:
+        ids, weights = tf.numpy_function(rows, [epoch], (tf.int64, tf.float32))
+        for values in (ids, weights):
+            values.set_shape([None, batch.micro_size])
+        slices = tf.data.Dataset.from_tensor_slices((ids, weights))
+        return slices.map(lambda row, weight: (epoch, row, weight))
+
+    every = tf.data.Dataset.range(epochs).flat_map(numbered)
+    samples = source.dataset(every.map(lambda epoch, ids, _: (epoch, ids)), batch.micro_size, threads)
+
+    def element(sample: Any, number: Any) -> Any:
+        epoch, ids, weights = number
+        extra = ((weights,) if remainder == "pad" else ()) + (((epoch, ids),) if traced else ())
+        return (*sample, *extra)
+
+    return _ahead(tf.data.Dataset.zip((samples, every)).map(element), threads)
 
 
 def validation_stream(source: Source, batch: Batch, place: Place, *, threads: int) -> tf.data.Dataset:

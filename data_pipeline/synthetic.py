@@ -16,6 +16,7 @@ class SyntheticCosmoflow(ArraySource):
     """Particle counts in a volume; the mean of each channel follows one target, so there is something to learn."""
 
     def __init__(self, data: CosmoflowData, split: str, seed: int) -> None:
+        super().__init__()
         self.samples = data.n_train if split == "train" else data.n_valid
         self.inputs = (np.int16, (data.side, data.side, data.side, data.channels))
         self.targets = (np.float32, (data.targets,))

@@ -85,6 +85,8 @@ class Display:
             for first in range(0, len(rates), MOST_ROWS):
                 self.row("" if first else "by instance", "  ".join(rates[first : first + MOST_ROWS]))
             self.row("final", metrics_text(summary["metrics"]))
+            if summary.get("replaced_samples"):
+                self.row("replaced", f"{summary['replaced_samples']} samples that could not be read; see events.jsonl")
             if summary.get("checkpoint"):
                 self.row("checkpoint", summary["checkpoint"])
         self.row("run", _short(run.path))

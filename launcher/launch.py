@@ -116,7 +116,9 @@ def launch_workload(resolved: Resolved, asked: Asked, engine: Engine, run_dir: O
     """The launch of one of our workloads; with a run directory, the instances take their job from there."""
     settings = resolved.settings
     solution = plan_for(resolved.workload, asked, engine, settings.launch, settings.training, resolved.origins)
-    updates_per_epoch(settings.data.n_train, solution.plan.batch)  # refuses an epoch without a single update
+    updates_per_epoch(
+        settings.data.n_train, solution.plan.batch, settings.training.remainder
+    )  # refuses an epoch without a single update
     worker = [_python(asked, engine), "-m", "ipulaunch.workers", resolved.workload, "--backend", engine.backend]
     worker += ["--rehearsal"] if resolved.rehearsal else []
     worker += set_options(resolved)

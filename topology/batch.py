@@ -50,13 +50,13 @@ def make_batch(
     return batch, [f"{asked}: using {batch.global_size} with accumulation {batch.accumulation}"]
 
 
-def updates_per_epoch(samples: int, batch: Batch) -> int:
-    """Weight updates in one pass over the samples; the rest that fills no batch is left out."""
-    updates = samples // batch.global_size
+def updates_per_epoch(samples: int, batch: Batch, remainder: str) -> int:
+    """Weight updates in one pass over the samples, when the rest that fills no batch is dropped or filled up."""
+    updates = samples // batch.global_size if remainder == "drop" else -(-samples // batch.global_size)
     if not updates:
         raise SettingsError(
             f"{samples} training samples do not fill one {batch.formula}",
-            hint="give more samples, fewer replicas or less accumulation",
+            hint="give more samples, fewer replicas, less accumulation, or --remainder repeat",
         )
     return updates
 

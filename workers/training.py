@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +14,7 @@ import tensorflow as tf
 from ipulaunch.configs.job import Job
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
 from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords
+from ipulaunch.data_pipeline.normalise import density
 from ipulaunch.data_pipeline.source import Source, data_errors
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.data_pipeline.synthetic import SyntheticCosmoflow
@@ -36,7 +38,7 @@ def train(
     _seed(training.seed)
 
     train_source, valid_source = _sources(job, backend.collective, place, threads)
-    updates = updates_per_epoch(train_source.samples, batch)
+    updates = updates_per_epoch(train_source.samples, batch, training.remainder)
     stream = training_stream(
         train_source,
         batch,
@@ -45,7 +47,11 @@ def train(
         epochs=training.num_epochs,
         by_replica=backend.runs_by_replica,
         threads=threads,
+        remainder=training.remainder,
+        traced=training.trace_samples,
     )
+    if settings.data.host_preprocess:
+        stream = _normalised(stream, settings.data)
 
     with backend.scope():
         model = build_model(settings, backend.dropout)
@@ -56,6 +62,8 @@ def train(
         if not training.validation:
             return {}
         held_out = validation_stream(valid_source, batch, place, threads=threads)
+        if settings.data.host_preprocess:
+            held_out = _normalised(held_out, settings.data)
         return {
             f"val_{name}": value for name, value in backend.validate(trained, held_out, valid_source.samples).items()
         }
@@ -68,19 +76,47 @@ def train(
             saved.append(str(path.relative_to(run.path)))
             records.event("checkpoint", path=saved[-1], **position)
 
-    left_out = train_source.samples - updates * batch.global_size
+    left_out = max(0, train_source.samples - updates * batch.global_size)
     records.event(
         "training", epochs=training.num_epochs, updates_per_epoch=updates, left_out=left_out, batch=batch.formula
     )
     progress = _Progress(records, batch, place, run, backend.steps_per_update, validate, save)
     steps = updates * backend.steps_per_update
-    with data_errors(train_source, valid_source):
+    with data_errors(train_source, valid_source), _tracing(trained, training, run, place):
         trained.fit(stream, epochs=training.num_epochs, steps_per_epoch=steps, callbacks=[progress], verbose=0)
+    for source in (train_source, valid_source):
+        for error in source.bad.values():
+            records.event("replaced", message=error.message)
 
-    summary = {**_summary(progress, batch, place, backend), "checkpoint": saved[-1] if saved else ""}
+    replaced = backend.collective.sum(np.array([len(train_source.bad) + len(valid_source.bad)]))
+    summary = {
+        **_summary(progress, batch, place, backend),
+        "replaced_samples": int(replaced[0]),
+        "checkpoint": saved[-1] if saved else "",
+    }
     if place.instance == 0:
         write_whole(run.summary, json.dumps(summary, indent=1) + "\n")
     return summary
+
+
+def _normalised(stream: tf.data.Dataset, data: Any) -> tf.data.Dataset:
+    return stream.map(lambda counts, *rest: (density(counts, data.normalise, tf.float32), *rest))
+
+
+@contextlib.contextmanager
+def _tracing(model: Any, training: Any, run: RunDirectory, place: Place) -> Iterator[None]:
+    """While inside, every micro-batch leaves a line per sample in this instance's samples.csv."""
+    if not training.trace_samples:
+        yield
+        return
+    with run.samples(place.instance).open("w", encoding="ascii") as file:
+        file.write("epoch,update,step,replica,sample\n")
+
+        def trace(epoch: Any, update: Any, step: Any, replica: Any, ids: Any) -> None:
+            file.writelines(f"{epoch},{update},{step},{replica},{number}\n" for number in ids)
+
+        model.trace = trace
+        yield
 
 
 def _seed(seed: int) -> None:

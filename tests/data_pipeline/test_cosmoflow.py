@@ -5,6 +5,7 @@ from typing import Any, Callable, List
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.errors import DataError
@@ -18,8 +19,9 @@ from ipulaunch.topology.popdist import Place
 CosmoflowSet = Callable[..., Path]
 
 
-def records(directory: Path, side: int = 2, n_train: int = 10**6) -> CosmoflowRecords:
-    return CosmoflowRecords(CosmoflowData(data_dir=str(directory), n_train=n_train, side=side), "train", threads=2)
+def records(directory: Path, **settings: Any) -> CosmoflowRecords:
+    data = CosmoflowData(data_dir=str(directory), **{"n_train": 10**6, "side": 2, **settings})
+    return CosmoflowRecords(data, "train", threads=2)
 
 
 @pytest.mark.parametrize("packed", [(), (0, 2)], ids=["plain", "gzip among them"])
@@ -111,3 +113,24 @@ def test_data_that_goes_bad_in_the_run_ends_as_a_data_error(harm: Any, said: str
     with pytest.raises(DataError, match=said) as caught, data_errors(source):
         list(stream)
     assert f"{directory}/train/part-00001.tfrecord, record " in caught.value.message
+
+
+@pytest.mark.parametrize("bad", [0, 2, 3], ids=["the first", "one in the middle", "the last"])
+def test_a_bad_record_can_be_replaced_by_its_neighbour(bad: int, cosmoflow_set: CosmoflowSet) -> None:
+    directory = cosmoflow_set([1, 1, 1, 1])
+    path = directory / "train" / f"part-0000{bad}.tfrecord"
+    path.write_bytes(path.read_bytes()[:-30] + b"\xff" * 30)
+    source = records(directory, bad_records="skip")
+    numbers = tf.data.Dataset.from_tensor_slices((np.zeros(2, np.int64), np.array([[0, 1], [2, 3]])))
+    taken = [int(number) for _, targets in source.dataset(numbers, 2, 1) for number in targets.numpy()[:, 0]]
+    assert taken == [(bad + 1) % 4 if number == bad else number for number in range(4)]
+    assert list(source.bad) == [bad] and f"{path}, record 0" in source.bad[bad].message
+
+
+def test_a_set_of_bad_records_is_not_replaced_for_ever(cosmoflow_set: CosmoflowSet) -> None:
+    directory = cosmoflow_set([3])
+    source = records(directory, bad_records="skip")
+    (directory / "train" / "part-00000.tfrecord").unlink()
+    numbers = tf.data.Dataset.from_tensor_slices((np.zeros(1, np.int64), np.array([[0]])))
+    with pytest.raises(DataError, match="in a row from number 0 on cannot be read"), data_errors(source):
+        list(source.dataset(numbers, 1, 1))

@@ -5,7 +5,7 @@ from typing import List
 import numpy as np
 import pytest
 
-from ipulaunch.data_pipeline.order import epoch_order, training_ids, validation_ids
+from ipulaunch.data_pipeline.order import epoch_order, training_ids, validation_ids, whole_updates
 from ipulaunch.topology import Batch
 from ipulaunch.topology.batch import replica_slice
 from ipulaunch.topology.popdist import Place
@@ -71,3 +71,22 @@ def test_validation_weighs_every_sample_once_and_padding_nothing(instances: int,
         steps.add(len(ids))
     assert weight_of.tolist() == [1] * samples
     assert len(steps) == 1
+
+
+@pytest.mark.parametrize("samples", [1, 5, 47, 48, 49, 100])
+@pytest.mark.parametrize("remainder", ["drop", "repeat", "pad"])
+def test_an_epoch_is_whole_updates(samples: int, remainder: str) -> None:
+    batch = Batch(micro_size=2, replicas=8, accumulation=3)
+    order, weights = whole_updates(samples, 3, 1, batch, remainder)
+    assert len(order) == len(weights) and len(order) % batch.global_size == 0
+    own = epoch_order(samples, 3, 1)
+    kept = min(samples, len(order))
+    assert order[:kept].tolist() == own[:kept].tolist() and set(weights[:kept]) <= {1.0}
+    filled = order[samples:]
+    if remainder == "drop":
+        assert len(filled) == 0
+    elif remainder == "repeat":
+        assert filled.tolist() == np.resize(epoch_order(samples, 3, 2), len(filled)).tolist()
+        assert weights.sum() == len(order)
+    else:
+        assert weights.sum() == samples

@@ -57,13 +57,13 @@ def test_accumulation_and_global_batch_exclude_each_other() -> None:
 
 @pytest.mark.parametrize(("samples", "updates"), [(32, 1), (63, 1), (64, 2), (10000, 312)])
 def test_updates_per_epoch_leave_the_rest_out(samples: int, updates: int) -> None:
-    assert updates_per_epoch(samples, Batch(2, 8, 2)) == updates
+    assert updates_per_epoch(samples, Batch(2, 8, 2), "drop") == updates
 
 
 @pytest.mark.parametrize("samples", [0, 1, 31])
 def test_too_few_samples_are_refused_with_both_numbers(samples: int) -> None:
     with pytest.raises(SettingsError, match=f"^{samples} training samples .* global batch 32 = ") as caught:
-        updates_per_epoch(samples, Batch(2, 8, 2))
+        updates_per_epoch(samples, Batch(2, 8, 2), "drop")
     assert caught.value.hint
 
 
@@ -92,3 +92,9 @@ def test_slices_of_an_update_cover_its_samples_once() -> None:
                 for position in range(*replica_slice(update, step, replica, batch).indices(10**6))
             ]
             assert taken == list(range(update * batch.global_size, (update + 1) * batch.global_size))
+
+
+@pytest.mark.parametrize("remainder", ["repeat", "pad"])
+@pytest.mark.parametrize(("samples", "updates"), [(1, 1), (32, 1), (33, 2), (64, 2)])
+def test_updates_per_epoch_count_the_last_one_that_is_filled_up(remainder: str, samples: int, updates: int) -> None:
+    assert updates_per_epoch(samples, Batch(2, 8, 2), remainder) == updates

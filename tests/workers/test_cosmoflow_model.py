@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict
 
 import numpy as np
@@ -7,7 +8,10 @@ import pytest
 import tensorflow as tf
 
 from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
+from ipulaunch.data_pipeline.normalise import density
 from ipulaunch.workers.models.cosmoflow import build_model
+
+SMALL = CosmoflowModel(n_conv_layers=1, conv_size=1, dropout=0.0)
 
 
 def model_of(side: int = 32, **options: Any) -> Any:
@@ -53,6 +57,23 @@ def test_outputs_reach_1_2_and_no_further() -> None:
     model = model_of(side=4, n_conv_layers=1, conv_size=1)
     model.get_layer("targets").set_weights([np.zeros((64, 4)), np.array([100.0, -100.0, 0.0, 0.0])])
     np.testing.assert_allclose(model(np.ones((1, 4, 4, 4, 4), np.int16))[0], [1.2, -1.2, 0, 0], rtol=1e-6)
+
+
+def test_the_host_can_normalise_instead_with_the_same_values() -> None:
+    counts = np.random.RandomState(0).randint(0, 50, (2, 4, 4, 4, 4)).astype(np.int16)
+    for how in ("log", "mean"):
+        data = CosmoflowData(side=4, normalise=how)
+        on_device = build_model(CosmoflowSettings(data=data, model=SMALL), tf.keras.layers.Dropout)
+        on_host = build_model(
+            CosmoflowSettings(data=replace(data, host_preprocess=True), model=SMALL), tf.keras.layers.Dropout
+        )
+        on_host.set_weights(on_device.get_weights())
+        assert np.array_equal(on_device(counts), on_host(density(counts, how, tf.float32)))
+
+
+def test_a_volume_divided_by_its_mean_has_mean_1() -> None:
+    counts = np.arange(1, 2 * 64 * 4 + 1).reshape(2, 4, 4, 4, 4).astype(np.int16)
+    np.testing.assert_allclose(np.mean(density(counts, "mean", tf.float32), axis=(1, 2, 3, 4)), [1, 1], rtol=1e-5)
 
 
 def test_counts_become_log_density_on_the_device() -> None:

@@ -70,6 +70,27 @@ def test_an_update_is_plain_gradient_descent_on_the_global_batch(batch: Batch) -
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_padding_weighs_nothing_in_an_update() -> None:
+    batch = Batch(8, 2, 2)  # 32 places for 24 samples
+    backend = CpuBackend(batch, alone(2), Alone(), seed=0)
+    model = build_model(SETTINGS, backend.dropout)
+    plain = model_like(model)
+    source = SyntheticCosmoflow(SETTINGS.data, "train", 0)
+    trained = backend.prepare(model, make_optimizer(SETTINGS.optimizer, 2), MEASURES, 1)
+    stream = training_stream(
+        source, batch, alone(2), seed=0, epochs=1, by_replica=True, threads=1, remainder="pad", traced=False
+    )
+    trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0)
+
+    inputs, targets = source.load(np.arange(24))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.reduce_mean(tf.square(plain(inputs) - targets), axis=-1)) / batch.global_size
+    for weight, gradient in zip(plain.trainable_variables, tape.gradient(loss, plain.trainable_variables)):
+        weight.assign_sub(0.1 * gradient)
+    for mine, theirs in zip(model.get_weights(), plain.get_weights()):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("batch", [Batch(1, 1, 1), Batch(2, 4, 3)], ids=["one by one", "padded"])
 def test_validation_is_the_mean_over_the_whole_set(batch: Batch) -> None:
     backend = CpuBackend(batch, alone(batch.replicas), Alone(), seed=0)

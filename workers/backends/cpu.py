@@ -33,6 +33,7 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         super().__init__(name="replicated")
         self.inner, self.measures = inner, list(measures)
         self.batch, self.place, self.collective, self.position = batch, place, collective, position
+        self.trace: Any = None  # called with (epoch, update, step, replica, sample numbers) of every micro-batch
         self._update_function: Any = None
 
     def call(self, inputs: Any, training: Any = None) -> Any:
@@ -87,13 +88,22 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         first = (self.optimizer.iterations * self.batch.replicas + self.place.first_replica) * steps
         for step in tf.range(steps, dtype=tf.int64):
             self.position.micro_batch.assign(first + tf.cast(replica, tf.int64) * steps + step)
-            inputs, targets = next(stream)
+            inputs, targets, *extra = next(stream)
+            if self.trace is not None:
+                epoch, ids = extra.pop()
+                update = self.optimizer.iterations
+                tf.numpy_function(self.trace, [epoch, update, step, self.place.first_replica + replica, ids], [])
             with tf.GradientTape() as tape:
                 outputs = self.inner(inputs, training=True)
-                values = [tf.reduce_mean(measure.of(targets, outputs)) for measure in self.measures]
+                values = [_mean(measure.of(targets, outputs), extra) for measure in self.measures]
             gradients = [total + part for total, part in zip(gradients, tape.gradient(values[0], weights))]
             measured += tf.stack(values)
         return tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients] + [measured], axis=0)
+
+
+def _mean(values: Any, weights: List[Any]) -> Any:
+    """The mean over a micro-batch; samples of weight 0 add nothing, as with Keras's sample weights."""
+    return tf.reduce_mean(values * weights[0] if weights else values)
 
 
 class CpuBackend:

@@ -7,16 +7,21 @@ from typing import Any
 import tensorflow as tf
 
 from ipulaunch.configs.cosmoflow import CosmoflowSettings
+from ipulaunch.data_pipeline.normalise import density
 
 # tanh only nears 1, and targets lie in [-1, 1]: the published network stretches its output.
 _OUTPUT_SCALE = 1.2
 
 
 class CountsToDensity(tf.keras.layers.Layer):  # type: ignore[misc]
-    """Particle counts, which leave the host as int16, to log(1 + count) on the device."""
+    """Normalises particle counts, which leave the host as int16, on the device."""
+
+    def __init__(self, how: str, name: str) -> None:
+        super().__init__(name=name)
+        self.how = how
 
     def call(self, counts: Any) -> Any:
-        return tf.math.log1p(tf.cast(counts, self.compute_dtype))
+        return density(counts, self.how, self.compute_dtype)
 
 
 def build_model(settings: CosmoflowSettings, dropout: Any) -> tf.keras.Model:
@@ -30,8 +35,12 @@ def build_model(settings: CosmoflowSettings, dropout: Any) -> tf.keras.Model:
             return layers.LeakyReLU(name=name)
         return layers.Activation(model.hidden_activation, name=name)
 
-    volume = tf.keras.Input((data.side, data.side, data.side, data.channels), dtype="int16", name="counts")
-    x = CountsToDensity(name="density")(volume)
+    shape = (data.side, data.side, data.side, data.channels)
+    if data.host_preprocess:
+        x = volume = tf.keras.Input(shape, name="density")
+    else:
+        volume = tf.keras.Input(shape, dtype="int16", name="counts")
+        x = CountsToDensity(data.normalise, name="density")(volume)
     for block in range(1, model.n_conv_layers + 1):
         channels = model.conv_size * 2 ** (block - 1)
         x = layers.Conv3D(channels, model.kernel_size, padding="same", name=f"conv{block}")(x)
