@@ -42,6 +42,9 @@ class CosmoflowData:
         "the published records: train/ and validation/ in this directory; without it samples are made up",
         flag="--data-dir",
     )
+    stage_dir: Optional[str] = setting(
+        None, "a disk of each host to copy the records to before training", flag="--stage-dir"
+    )
     n_train: int = setting(10000, "training samples", flag="--n-train", at_least=1)
     n_valid: int = setting(1000, "validation samples", flag="--n-valid", at_least=1)
     side: int = setting(64, "voxels along one edge of a volume", flag="--side", at_least=1)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import random
 import time
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
@@ -13,9 +15,10 @@ import tensorflow as tf
 
 from ipulaunch.configs.job import Job
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
-from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords
+from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords, find_files
 from ipulaunch.data_pipeline.normalise import density
 from ipulaunch.data_pipeline.source import Source, data_errors
+from ipulaunch.data_pipeline.staging import stage
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.data_pipeline.synthetic import SyntheticCosmoflow
 from ipulaunch.topology import Batch
@@ -37,7 +40,7 @@ def train(
     settings, training = job.settings, job.settings.training
     _seed(training.seed)
 
-    train_source, valid_source = _sources(job, backend.collective, place, threads)
+    train_source, valid_source = _sources(job, backend.collective, place, records, threads)
     updates = updates_per_epoch(train_source.samples, batch, training.remainder)
     stream = training_stream(
         train_source,
@@ -126,16 +129,31 @@ def _seed(seed: int) -> None:
     tf.random.set_seed(seed)
 
 
-def _sources(job: Job, collective: Any, place: Place, threads: int) -> Tuple[Source, Source]:
+def _sources(job: Job, collective: Any, place: Place, records: Records, threads: int) -> Tuple[Source, Source]:
     data, seed = job.settings.data, job.settings.training.seed
     if data.data_dir is None:
         return SyntheticCosmoflow(data, "train", seed), SyntheticCosmoflow(data, "validation", seed)
-    if place.instance:
-        collective.first("")  # instance 0 builds the index, if there is none, and all read it
-    sources = CosmoflowRecords(data, "train", threads=threads), CosmoflowRecords(data, "validation", threads=threads)
-    if not place.instance:
-        collective.first("indexed")
-    return sources
+    if data.stage_dir is not None:
+        _stage(Path(data.data_dir), Path(data.stage_dir), place, records)
+        collective.first("staged")  # by the other instances of this host too
+        data = dataclasses.replace(data, data_dir=data.stage_dir)
+
+    def read() -> Tuple[Source, Source]:
+        return CosmoflowRecords(data, "train", threads=threads), CosmoflowRecords(data, "validation", threads=threads)
+
+    # The first instance of each host builds the index, if there is none; the others find it.
+    sources = read() if place.local_index == 0 else None
+    collective.first("indexed")
+    return sources or read()
+
+
+def _stage(source: Path, target: Path, place: Place, records: Records) -> None:
+    files = [file for split in ("train", "validation") for file in find_files(source, split)]
+
+    def progress(done: int, total: int) -> None:
+        records.event("staging", done=done, total=total)
+
+    stage(files, source, target, index=place.local_index, instances=place.local_instances, progress=progress)
 
 
 class _Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
