@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import click
 
-from ipulaunch.configs.errors import EXIT_CODES, IpulaunchError, near_miss
+from ipulaunch.configs.errors import EXIT_CODES, INTERRUPTED, IpulaunchError, near_miss
 from ipulaunch.configs.workloads import SUMMARIES
 
 # Name of the command, the module that has it, and its line in the help.
@@ -50,7 +50,8 @@ class Commands(click.Group):
         return None
 
     def resolve_command(self, ctx: click.Context, args: List[str]) -> Any:
-        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+        is_unknown = args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx)
+        if is_unknown and not ctx.resilient_parsing:  # a shell that completes is told nothing
             hint = near_miss(args[0], self.list_commands(ctx))
             raise click.UsageError(f"There is no workload or command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -72,6 +73,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except IpulaunchError as error:
             raise Failure(error) from error
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

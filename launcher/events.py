@@ -35,17 +35,25 @@ class Progress:
     def samples_per_s(self) -> float:
         return sum(self.rates.values())
 
-    def take(self, instance: int, record: Dict[str, Any]) -> None:
-        kind = record.get("event")
+    def take(self, instance: int, record: Dict[str, Any]) -> bool:
+        """Whether the record says what a record of its kind says; others change nothing."""
+        try:
+            self._take(instance, record)
+        except (KeyError, TypeError):
+            return False
+        return True
+
+    def _take(self, instance: int, record: Dict[str, Any]) -> None:
+        kind = record["event"]
         if kind == "started":
             self.started[instance] = record
         elif kind == "training":
-            self.epochs, self.left_out = record["epochs"], record["left_out"]
             self.total_updates = record["epochs"] * record["updates_per_epoch"]
+            self.epochs, self.left_out = record["epochs"], record["left_out"]
         elif kind in ("update", "epoch"):
-            self.updates[instance] = record["update"]
-            self.rates[instance] = record["samples_per_s"]
-            self.epoch = record.get("epoch", self.epoch)
+            self.epoch = record["epoch"] if kind == "epoch" else record.get("epoch", self.epoch)
+            self.updates[instance] = int(record["update"])
+            self.rates[instance] = float(record["samples_per_s"])
             plain = {"event", "time_ns", "update", "epoch", "samples_per_s", "train_s"}
             self.metrics.update({name: value for name, value in record.items() if name not in plain})
         elif kind == "checkpoint":
@@ -67,10 +75,9 @@ class Follower:
         for instance in range(self.instances):
             for line in self._lines(instance):
                 record = _record(line)
-                if record is not None:
-                    self.progress.take(instance, record)
+                if record is not None and self.progress.take(instance, record):
                     found.append({"instance": instance, **record})
-        return sorted(found, key=lambda record: record.get("time_ns", 0))
+        return sorted(found, key=lambda record: record["time_ns"])
 
     def close(self) -> None:
         for file in self.files.values():
@@ -93,4 +100,4 @@ def _record(line: bytes) -> Optional[Dict[str, Any]]:
         record = json.loads(line)
     except ValueError:
         return None
-    return record if isinstance(record, dict) else None
+    return record if isinstance(record, dict) and isinstance(record.get("time_ns"), int) else None

@@ -64,4 +64,7 @@ class InstanceLogs:
             self.engine_lines = [*self.engine_lines[-20:], text.decode(errors="replace").rstrip("\n")]
             who = "engine"
         if self.echo:
-            self.echo(who, text.decode(errors="replace").rstrip("\n"))
+            try:
+                self.echo(who, text.decode(errors="replace").rstrip("\n"))
+            except OSError:  # whoever read our output has gone, as `| head` does; the logs go on
+                self.echo = None

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ipulaunch.configs.errors import PlanError, UsageError
+from ipulaunch.configs.errors import DataError, PlanError, UsageError
 from ipulaunch.configs.job import Job, set_options
 from ipulaunch.configs.pods import Catalogue, HostEntry, read_catalogue
 from ipulaunch.configs.sections import Launch as LaunchSettings
@@ -20,6 +20,7 @@ from ipulaunch.topology import hostlist, hosts, pods
 from ipulaunch.topology.batch import updates_per_epoch
 from ipulaunch.topology.solver import Request, Solution, solve
 
+_FLAGS = ("offline_mode", "print_topology")  # False where they are not given; other options are None there
 PROGRAM = "program"  # the workload name of a user's own program
 
 
@@ -116,6 +117,8 @@ def launch_workload(resolved: Resolved, asked: Asked, engine: Engine, run_dir: O
     """The launch of one of our workloads; with a run directory, the instances take their job from there."""
     settings = resolved.settings
     solution = plan_for(resolved.workload, asked, engine, settings.launch, settings.training, resolved.origins)
+    if engine.is_here and settings.data.data_dir and not Path(settings.data.data_dir).is_dir():
+        raise DataError(f"there is no directory {settings.data.data_dir}", hint="check --data-dir")
     updates_per_epoch(
         settings.data.n_train, solution.plan.batch, settings.training.remainder
     )  # refuses an epoch without a single update
@@ -151,6 +154,10 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         sdk = asked.sdk or engines.sdk_here(os.environ)
         options = PoprunOptions(sdk=sdk, **common, **asked.poprun)
         argv = poprun_argv(solution.plan, options, program)
+        if asked.openmpi_version is not None:
+            notes.append("for rehearsals only, without effect on a POD: --openmpi-version")
+        if options.host_subnet and solution.plan.hosts == ("localhost",):
+            notes.append("for several hosts, without effect on one: --host-subnet")
     else:
         from ipulaunch.launcher.openmpi import OpenMpiOptions, openmpi_argv
 
@@ -161,7 +168,8 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         argv = openmpi_argv(solution.plan, OpenMpiOptions(major=major, mpirun=mpirun, **common), program)
         if os.environ.get("OMP_NUM_THREADS"):
             notes.append(f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} is set: kept, instead of a thread per core")
-        given = sorted(name for name, value in asked.poprun.items() if value)
+        given = sorted(name for name, value in asked.poprun.items() if value or (value is False and name not in _FLAGS))
+        given += ["sdk_version"] if asked.sdk else []
         if given:
             flags = ", ".join("--" + name.replace("_", "-") for name in given)
             notes.append(f"for poprun only, without effect in a rehearsal: {flags}")

@@ -23,7 +23,7 @@ class LiveDisplay(Display):
 
     def __init__(self, stream: TextIO, output: TextIO, verbose: bool = False) -> None:
         super().__init__(stream, output, verbose)
-        self.console = Console(file=stream, highlight=False, soft_wrap=True)
+        self.console = Console(file=stream, highlight=False, emoji=False, soft_wrap=True)
         self.live: Optional[Live] = None
 
     def start(self, launch: Launch, run: RunDirectory) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import List, NamedTuple, Sequence, Tuple
 
+from ipulaunch.configs.errors import UsageError
 from ipulaunch.launcher.command import guard_colons
 from ipulaunch.topology import Plan
 from ipulaunch.topology.popdist import environment
@@ -31,15 +32,23 @@ def openmpi_argv(plan: Plan, options: OpenMpiOptions, program: Sequence[str]) ->
     if plan.oversubscribed:
         # Waiting instances would otherwise spin on the cores that the others need.
         argv += ["--mca", "mpi_yield_when_idle", "1"]
-    for text in options.mpi_global_args:
-        argv += shlex.split(text)
-    local = [word for text in options.mpi_local_args for word in shlex.split(text)]
+    argv += _words("--mpi-global-args", options.mpi_global_args)
+    local = _words("--mpi-local-args", options.mpi_local_args)
     forwarded = [word for name in options.forward for word in ("-x", name)]
+    tail = [*forwarded, *local, *guard_colons(tuple(program))]
+    slots = plan.instances_per_host  # counted once: a plan may have thousands of instances
     for placement in plan.placements:
         if placement.instance:
             argv.append(":")
-        argv += ["-np", "1", "--host", f"{placement.host}:{plan.instances_per_host}"]
+        argv += ["-np", "1", "--host", f"{placement.host}:{slots}"]
         for name, value in environment(plan, placement).items():
             argv += ["-x", f"{name}={value}"]
-        argv += [*forwarded, *local, *guard_colons(tuple(program))]
+        argv += tail
     return tuple(argv)
+
+
+def _words(name: str, texts: Sequence[str]) -> List[str]:
+    try:
+        return [word for text in texts for word in shlex.split(text)]
+    except ValueError as error:
+        raise UsageError(f"{name} has a quote that is not closed: {' '.join(texts)}") from error

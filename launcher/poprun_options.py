@@ -70,7 +70,7 @@ _BOOLS = {"yes", "no", "1", "0", "true", "false", "on", "off"}
 def parse_sdk(text: str) -> Sdk:
     """The SDK in `3.3` or `3.3.0`."""
     parts = text.split(".")
-    if len(parts) in (2, 3) and all(part.isdigit() for part in parts):
+    if len(parts) in (2, 3) and all(part.isdecimal() for part in parts):
         sdk = (int(parts[0]), int(parts[1]))
         if OLDEST <= sdk <= NEWEST:
             return sdk
@@ -94,6 +94,8 @@ def require(name: str, sdk: Sdk) -> None:
 def _instead(name: str) -> str:
     pairs = {"vipu-cluster": "vipu-allocation", "numa-aware": "process-placement"}
     both = {**pairs, **{new: old for old, new in pairs.items()}}
+    if name == "allow-run-as-root":
+        return "; use --mpi-global-args=--allow-run-as-root"
     return f"; use --{both[name]}" if name in both else ""
 
 
@@ -109,7 +111,10 @@ class Line(NamedTuple):
     warnings: Tuple[str, ...]
 
     def number(self, name: str, default: int) -> int:
-        return int(self.options[name][-1]) if name in self.options else default
+        text = self.options[name][-1] if name in self.options else str(default)
+        if text.startswith("$"):
+            raise UsageError(f"--{name} is {text}, whose value is not known here", hint="write the number")
+        return int(text)
 
     def text(self, name: str) -> Optional[str]:
         return self.options[name][-1] if name in self.options else None
@@ -134,6 +139,9 @@ def read_line(argv: Sequence[str], sdk: Sdk = NEWEST) -> Line:
             if not words:
                 raise UsageError(f"--{option.name} is the last word; its value is missing")
             value = words.pop(0)
+            if value.startswith("--") and option.kind == "text" and not option.repeatable:
+                hint = "is the variable that was to stand here set?"
+                raise UsageError(f"--{option.name} has no value: {value} follows it", hint=hint)
         _check_value(option, value)
         given = options.setdefault(option.name, [])
         if given and not option.repeatable and option.kind != "flag":
@@ -172,7 +180,7 @@ def _check_value(option: Option, value: str) -> None:
         return
     if not value:
         raise UsageError(f"--{option.name} is empty", hint="is the variable that it came from set?")
-    if option.kind == "int" and not value.isdigit() and not value.startswith("$"):
+    if option.kind == "int" and not value.isdecimal() and not value.startswith("$"):
         raise UsageError(f"--{option.name} is {value!r}, expected a whole number")
     if option.kind == "bool" and value.lower() not in _BOOLS:
         raise UsageError(f"--{option.name} is {value!r}, expected yes or no")

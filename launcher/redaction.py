@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import List, Sequence
 
-_SECRET = r"(?i)(secret|token|passw|api[-_]?key|private[-_]?key|access[-_]?key|credential|auth)"
+# Tokens of a language model, tokenizers and authors are no secrets.
+_SECRET = (
+    r"(?i)(secret|token(?!s|i[sz])|passw|api[-_]?key|private[-_]?key|access[-_]?key|credential|auth(?!ors?(?![a-z])))"
+)
 MASK = "***"
 
 
@@ -25,6 +29,18 @@ def redact(words: Sequence[str]) -> List[str]:
         elif equals and re.fullmatch(r"-{0,2}[\w.-]+", name) and is_secret(name):
             shown.append(f"{name}={MASK}")
         else:
-            shown.append(word)
+            shown.append(_redact_inside(word))
         mask_next = not equals and word.startswith("--") and is_secret(word)
     return shown
+
+
+def _redact_inside(word: str) -> str:
+    """A word that holds words itself: options for mpirun, or a program for a shell."""
+    try:
+        words = shlex.split(word) if re.search(r"\s", word) else [word]
+    except ValueError:
+        return MASK if is_secret(word) else word
+    if len(words) < 2:
+        return word
+    shown = redact(words)
+    return word if shown == words else " ".join(map(shlex.quote, shown))

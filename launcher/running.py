@@ -8,14 +8,15 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.job import to_yaml
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
+from ipulaunch.launcher import engines
 from ipulaunch.launcher.command import Command
 from ipulaunch.launcher.display import Display
 from ipulaunch.launcher.events import Follower
 from ipulaunch.launcher.instance_logs import InstanceLogs
-from ipulaunch.launcher.launch import Launch
+from ipulaunch.launcher.launch import Engine, Launch
 from ipulaunch.launcher.redaction import redact
 from ipulaunch.launcher.supervision import Supervisor
 from ipulaunch.launcher.verdict import judge
@@ -36,6 +37,7 @@ def new_run_path(name: str, asked: Optional[Path]) -> Path:
 
 def carry_out(launch: Launch, path: Path, display: Display) -> int:
     """Run a launch to its end; returns the exit code of the whole."""
+    _require(launch.engine)
     run = _make_run(launch, path)
     plan = launch.solution.plan
     follower = Follower(run, plan.instances)
@@ -55,6 +57,14 @@ def carry_out(launch: Launch, path: Path, display: Display) -> int:
     verdict = judge(run, plan, code, supervisor.signal is not None, logs.engine_lines, ours=launch.job is not None)
     display.conclude(verdict, run, _summary(run))
     return verdict.exit_code
+
+
+def _require(engine: Engine) -> None:
+    if engine.is_here:
+        return
+    if engine.name == "openmpi":
+        engines.open_mpi()  # says what is missing
+    raise NotReadyError("there is no poprun here", hint="enable the Poplar SDK, or rehearse with --engine openmpi")
 
 
 def _make_run(launch: Launch, path: Path) -> RunDirectory:

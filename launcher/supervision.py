@@ -48,6 +48,9 @@ class Supervisor:
             self.look()
             return process.returncode
         finally:
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait()
             processes.end_all()
             logs.close()
             for number, handler in before.items():
@@ -70,18 +73,26 @@ class Supervisor:
                 process.wait(LOOK_INTERVAL_S)
             except subprocess.TimeoutExpired:
                 continue
-        if process.poll() is None:
-            processes.end_all()
+        if process.poll() is None:  # before all others, so that its exit code is not lost among theirs
+            process.kill()
             process.wait()
 
     def _catch_signals(self) -> Dict[signal.Signals, Any]:
         def note(number: int, frame: Optional[FrameType]) -> None:
             self.signal, self.signals = number, self.signals + 1
 
-        return {number: signal.signal(number, note) for number in STOP_SIGNALS}
+        # What is ignored stays ignored: that is how nohup keeps a run alive after its terminal has gone.
+        caught = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        return {number: signal.signal(number, note) for number in caught}
 
 
 def _read(process: subprocess.Popen[bytes], logs: InstanceLogs) -> None:
     assert process.stdout is not None
-    for line in process.stdout:
-        logs.feed(line)
+    with process.stdout as output:
+        try:
+            for line in output:
+                logs.feed(line)
+        except OSError as error:  # a full disk, say
+            logs.engine_lines.append(f"the output could not be kept: {error}")
+            while output.read(1 << 16):  # an engine whose output nobody takes would stand still
+                pass

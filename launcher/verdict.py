@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -34,7 +35,7 @@ def judge(run: RunDirectory, plan: Plan, code: int, interrupted: bool, engine_li
         said = {f"  | error: {record.get('message')}", f"  | hint: {record.get('hint')}"}
         hint = [f"hint: {record['hint']}"] if record.get("hint") else []
         details = [*hint, *(line for line in _log_tail(run, instance) if line not in said)]
-        return Verdict(int(record.get("exit_code", JobError.exit_code)), headline, tuple(details))
+        return Verdict(_exit_code(record), headline, tuple(details))
     missing = [p.instance for p in plan.placements if not run.done(p.instance).exists()] if ours else []
     if code == 0 and not missing:
         return Verdict(0, "done")
@@ -43,12 +44,24 @@ def judge(run: RunDirectory, plan: Plan, code: int, interrupted: bool, engine_li
             f"{_who(plan, missing[0])} ended without its done.json ({len(missing)} of {plan.instances} have none)"
         )
     else:
-        headline = f"the engine ended with exit code {code}"
+        headline = f"the engine ended with exit code {code}" if code > 0 else f"the engine was ended by {_signal(code)}"
         silent = f"; no record of an error on {_who(plan, missing[0])}" if missing else ""
         headline += silent
     details = [f"engine: {line}" for line in engine_lines if line.strip()]
     details += _log_tail(run, missing[0]) if missing else []
     return Verdict(JobError.exit_code, headline, tuple(details))
+
+
+def _exit_code(record: Dict[str, Any]) -> int:
+    code = record.get("exit_code")
+    return code if isinstance(code, int) and code else JobError.exit_code
+
+
+def _signal(code: int) -> str:
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
 
 
 def _who(plan: Plan, instance: int) -> str:
@@ -63,7 +76,9 @@ def _first_error(run: RunDirectory, plan: Plan) -> Optional[Tuple[int, Dict[str,
             record = json.loads(run.error(placement.instance).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        found.append((record.get("time_ns", 0), placement.instance, record))
+        if isinstance(record, dict):
+            time_ns = record.get("time_ns")
+            found.append((time_ns if isinstance(time_ns, int) else 0, placement.instance, record))
     if not found:
         return None
     _, instance, record = min(found, key=lambda item: item[:2])

@@ -17,7 +17,7 @@ DOORS: Dict[str, Set[str]] = {
     "configs": {"yaml"},
     "topology": {"ipulaunch.configs"},
     "launcher": {"click", "rich", "ipulaunch.configs", "ipulaunch.topology"},
-    "data_pipeline": {"tensorflow", "numpy", "ipulaunch.configs", "ipulaunch.topology"},
+    "data_pipeline": {"tensorflow", "numpy", "crc32c", "ipulaunch.configs", "ipulaunch.topology"},
     "workers": {
         *("tensorflow", "keras", "tf_keras", "numpy", "mpi4py", "popdist"),
         *("ipulaunch.configs", "ipulaunch.topology", "ipulaunch.data_pipeline"),
@@ -61,11 +61,11 @@ def _door(name: str) -> str:
 def _is_standard(door: str) -> bool:
     if sys.version_info >= (3, 10):
         return door in sys.stdlib_module_names
+    if door in sys.builtin_module_names:
+        return True
     found = importlib.util.find_spec(door) if door else None
-    if found is None or found.origin is None:
-        return False
-    inside = found.origin.startswith(sysconfig.get_path("stdlib")) and "site-packages" not in found.origin
-    return inside or found.origin in ("built-in", "frozen")
+    origin = found.origin if found and found.origin else ""
+    return origin.startswith(sysconfig.get_path("stdlib")) and "site-packages" not in origin
 
 
 def _calls(tree: ast.AST) -> Iterator[Tuple[int, str, ast.Call]]:

@@ -26,7 +26,7 @@ ENDLESS = [*TINY, "--num-epochs", "100000"]
 COSMOFLOW = ["cosmoflow", "--pod", "4", "--num-instances", "2", "--oversubscribe", "--engine", "openmpi"]
 
 
-def ipulaunch(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+def ipulaunch(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*IPULAUNCH, *arguments], cwd=cwd, capture_output=True, text=True, timeout=180, check=False)
 
 
@@ -49,7 +49,7 @@ def living(run: Path) -> List[int]:
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+def training(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A run that has made its first updates and would go on for hours."""
     run = tmp_path / "run"
     command = [*IPULAUNCH, *COSMOFLOW, "--run-dir", str(run), *ENDLESS]
@@ -104,7 +104,7 @@ def test_a_printed_command_pasted_into_a_shell_is_the_same_training(tmp_path: Pa
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)], ids=["Ctrl-C", "SIGTERM"])
 def test_a_signal_ends_everything_within_seconds(
-    number: signal.Signals, code: int, training: "subprocess.Popen[str]", tmp_path: Path
+    number: signal.Signals, code: int, training: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     assert len(living(tmp_path / "run")) >= 3
     start = time.monotonic()
@@ -117,7 +117,7 @@ def test_a_signal_ends_everything_within_seconds(
 
 
 def test_an_instance_that_is_killed_fails_the_job_and_is_named(
-    training: "subprocess.Popen[str]", tmp_path: Path
+    training: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     victim = records(tmp_path / "run" / "instance-001" / "events.jsonl")[0]["pid"]
     os.kill(victim, signal.SIGKILL)

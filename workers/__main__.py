@@ -20,6 +20,7 @@ from ipulaunch.topology import cpulist, popdist
 from ipulaunch.topology.batch import Batch, make_batch
 from ipulaunch.topology.plan import Plan, from_json
 from ipulaunch.workers.binding import Binding, bind, bind_share
+from ipulaunch.workers.lifetime import end_with_parent
 from ipulaunch.workers.records import UNEXPECTED, Records
 from ipulaunch.workers.threads import read_back, size_pools
 
@@ -27,6 +28,7 @@ from ipulaunch.workers.threads import read_back, size_pools
 def main() -> NoReturn:
     arguments = _arguments(sys.argv[1:])
     records: Optional[Records] = None
+    end_with_parent()
     try:
         place = popdist.read_place(os.environ)
         run, plan, job = _read_run(arguments.run_dir) if arguments.run_dir else (None, None, _job(arguments))

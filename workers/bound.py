@@ -8,10 +8,12 @@ import sys
 from ipulaunch.configs.errors import IpulaunchError
 from ipulaunch.topology import popdist
 from ipulaunch.workers.binding import bind_share
+from ipulaunch.workers.lifetime import end_with_parent
 
 
 def main() -> None:
     program = sys.argv[1:]
+    end_with_parent()
     try:
         place = popdist.read_place(os.environ)
         binding = bind_share(place.local_index, place.local_instances)

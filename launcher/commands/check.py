@@ -21,6 +21,9 @@ from ipulaunch.topology.rules import Numbers, check
 def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
     """Check a poprun command line: its options against the SDK, its numbers against the rules."""
     read = read_line(line, parse_sdk(sdk) if sdk else NEWEST)
+    ilds = read.number("num-ilds", 0)
+    if "num-ilds" in read.options and not ilds:
+        raise PlanError("0 IPU-Link domains: a job needs at least 1", hint="leave --num-ilds out")
     hosts = hostlist.parse(read.text("host") or "localhost")
     replicas, depth = read.number("num-replicas", 1), read.number("ipus-per-replica", 1)
     numbers = Numbers(
@@ -28,7 +31,7 @@ def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
         instances=read.number("num-instances", 1),
         ipus_per_replica=depth,
         hosts=len(hosts),
-        ilds=read.number("num-ilds", max(1, replicas * depth // IPUS_PER_ILD)),
+        ilds=ilds or max(1, replicas * depth // IPUS_PER_ILD),
     )
     findings = check(numbers)
     hard = [found for found in findings if found.hard]

@@ -19,6 +19,7 @@ def print_launch(launch: Launch, as_json: bool) -> None:
             "engine": launch.engine.name,
             "argv": list(launch.command.argv),
             "env": dict(launch.command.env),
+            "notes": list(launch.notes),
             **solution_data(launch.solution),
         }
         click.echo(json.dumps(data, indent=1))

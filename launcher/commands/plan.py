@@ -7,6 +7,7 @@ from typing import Any, List, Optional
 
 import click
 
+from ipulaunch.configs.errors import near_miss
 from ipulaunch.configs.sections import Training
 from ipulaunch.configs.workloads import SUMMARIES, schema_of
 from ipulaunch.launcher.commands.output import solution_data
@@ -30,6 +31,13 @@ class Plans(click.Group):
         if name in SUMMARIES:
             return _plan_workload(name)
         return _plan_program if name == PROGRAM else None
+
+    def resolve_command(self, ctx: click.Context, args: List[str]) -> Any:
+        is_unknown = args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx)
+        if is_unknown and not ctx.resilient_parsing:
+            hint = near_miss(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"There is no workload {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.group("plan", cls=Plans, subcommand_metavar="WORKLOAD [OPTIONS]")

@@ -25,7 +25,9 @@ def make_command(workload: str) -> click.Command:
         resolved = settings_from(workload, values, on_cpus=engine.name == "openmpi")
         asked = asked_from(values)
         if dry_run or as_json:
-            print_launch(launch_workload(resolved, asked, engine, run_dir), as_json)
+            if run_dir is not None:
+                click.echo("note: --run-dir is for runs; a pasted command makes a run directory of its own", err=True)
+            print_launch(launch_workload(resolved, asked, engine, None), as_json)
             return
         from ipulaunch.launcher.display import make_display
         from ipulaunch.launcher.running import carry_out, new_run_path

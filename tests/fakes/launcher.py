@@ -10,5 +10,6 @@ from ipulaunch.launcher.cli import main
 if __name__ == "__main__":
     mpirun = sys.argv.pop(1)
     engines.find_mpirun = lambda: mpirun
-    supervision.GRACE_S = 0.3
+    supervision.GRACE_S = 0.2
+    supervision.LOOK_INTERVAL_S = 0.02
     main()

@@ -1,4 +1,4 @@
-"""Prints its arguments as JSON, and the variable HOSTILE where it is set, each instance under its own number."""
+"""Prints its arguments and the variables whose names start with HOSTILE, each instance under its own number."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import os
 import sys
 
 if __name__ == "__main__":
-    shown = {
-        "instance": os.environ.get("OMPI_COMM_WORLD_RANK"),
-        "words": sys.argv[1:],
-        "hostile": os.environ.get("HOSTILE"),
-    }
+    variables = {name: value for name, value in os.environ.items() if name.startswith("HOSTILE")}
+    shown = {"instance": os.environ.get("OMPI_COMM_WORLD_RANK"), "words": sys.argv[1:], "variables": variables}
     os.write(1, json.dumps(shown).encode() + b"\n")

@@ -49,6 +49,7 @@ def test_nothing_heavy_is_loaded(code: str, own_environment: Dict[str, str]) -> 
         ("poprun", "poprun '--host=h[0-1023]' --num-instances=8192 --num-replicas=65536 "),
         ("openmpi", " --host h1023:8 -x POPDIST_NUM_TOTAL_REPLICAS=65536 "),
     ],
+    ids=["poprun", "openmpi"],
 )
 def test_65536_ipus_are_planned_and_rendered_within_a_second(
     engine: str, said: str, ipulaunch: Callable[..., Any], fake_mpirun: Path

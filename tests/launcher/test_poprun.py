@@ -101,7 +101,7 @@ def test_vipu_options(make_plan: MakePlan) -> None:
         update_partition=False,
         reset_partition=False,
         remove_partition=True,
-        executable_cache_path="/shared/my cache",
+        executable_cache_path="/cache/of us",
         offline_mode=True,
         print_topology=True,
     )
@@ -117,7 +117,7 @@ def test_vipu_options(make_plan: MakePlan) -> None:
         "--update-partition=no",
         "--reset-partition=no",
         "--remove-partition=yes",
-        "--executable-cache-path=/shared/my cache",
+        "--executable-cache-path=/cache/of us",
         "--offline-mode=yes",
         "--print-topology=yes",
         *PROGRAM,

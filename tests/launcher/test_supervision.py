@@ -19,9 +19,11 @@ from ipulaunch.launcher.instance_logs import Echo, InstanceLogs
 from ipulaunch.launcher.supervision import Supervisor
 from ipulaunch.topology.plan import Plan
 
+pytestmark = pytest.mark.core
+
 FAKES = Path(__file__).parents[1] / "fakes"
 ENGINE = (sys.executable, "-IS", str(FAKES / "mpirun.py"))
-MOST_LOOKS = 200  # of a tenth of a second each
+MOST_LOOKS = 1000  # of a fiftieth of a second each
 LONGEST_S = 5.0
 
 
@@ -51,7 +53,8 @@ class Trial:
 
 @pytest.fixture()
 def trial(run_directory: RunDirectory, make_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch) -> Trial:
-    monkeypatch.setattr(supervision, "GRACE_S", 0.3)
+    monkeypatch.setattr(supervision, "GRACE_S", 0.2)
+    monkeypatch.setattr(supervision, "LOOK_INTERVAL_S", 0.02)
     return Trial(lambda echo: InstanceLogs(run_directory, make_plan(4, 2), echo))
 
 
@@ -223,8 +226,15 @@ def start(fake_mpirun: Path, own_environment: Dict[str, str], lifeline: Any) -> 
         process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
-@pytest.mark.parametrize(("behaviour", "count"), [("hang", 1), ("deaf", 1), ("family", 3)])
+@pytest.mark.parametrize(
+    ("behaviour", "count", "number"),
+    [
+        pytest.param("hang", 1, signal.SIGINT, id="ctrl-c"),
+        pytest.param("hang", 1, signal.SIGTERM, id="term"),
+        pytest.param("deaf", 1, signal.SIGINT, id="ctrl-c-deaf-engine"),
+        pytest.param("family", 3, signal.SIGTERM, id="term-family"),
+    ],
+)
 def test_stopped_launcher(
     behaviour: str, count: int, number: signal.Signals, start: Callable[..., Any], lifeline: Any
 ) -> None:
