@@ -14,6 +14,7 @@ from ipulaunch.configs.workloads import SUMMARIES
 _COMMANDS: Dict[str, Tuple[str, str]] = {
     "plan": ("plan", "Show the plan for a workload: numbers, reasons, picture."),
     "run": ("run", "Launch a PopDist program of your own."),
+    "data": ("data", "Make, build, index, verify, audit and measure data sets."),
     "check": ("check", "Check a poprun command line that you already have."),
 }
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ipulaunch.configs.errors import DataError, PlanError, UsageError
+from ipulaunch.configs.errors import DataError, PlanError, SettingsError, UsageError
 from ipulaunch.configs.job import Job, set_options
 from ipulaunch.configs.pods import Catalogue, HostEntry, read_catalogue
 from ipulaunch.configs.sections import Launch as LaunchSettings
@@ -117,6 +117,11 @@ def launch_workload(resolved: Resolved, asked: Asked, engine: Engine, run_dir: O
     """The launch of one of our workloads; with a run directory, the instances take their job from there."""
     settings = resolved.settings
     solution = plan_for(resolved.workload, asked, engine, settings.launch, settings.training, resolved.origins)
+    if settings.training.trace_samples and engine.backend == "ipu":
+        raise SettingsError(
+            "--trace-samples watches the training step, which on IPUs the host does not see",
+            hint="rehearse with --engine openmpi: the order of samples is the same",
+        )
     if engine.is_here and settings.data.data_dir and not Path(settings.data.data_dir).is_dir():
         raise DataError(f"there is no directory {settings.data.data_dir}", hint="check --data-dir")
     updates_per_epoch(

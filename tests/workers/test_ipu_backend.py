@@ -19,8 +19,11 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.configs.sections import Optimizer
-from ipulaunch.data_pipeline.stream import validation_stream
+from ipulaunch.data_pipeline.order import epoch_order
+from ipulaunch.data_pipeline.source import ArraySource
+from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
+from ipulaunch.topology.batch import replica_slice
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends import ipu as backend_module
 from ipulaunch.workers.backends.ipu import IpuBackend, OverHosts
@@ -126,10 +129,11 @@ def test_several_ipus_per_replica_need_a_divided_model() -> None:
         IpuBackend(Batch(1, 1, 1), Place(0, 1, 0, 1, 0, 1, 1, 2))
 
 
-class Line:
+class Line(ArraySource):
     """Samples x = 0..6 with targets 2 x; 16-bit, as the records of CosmoFlow are."""
 
-    samples, shape, targets = 7, (1,), 1
+    samples = 7
+    inputs, targets = (np.int16, (1,)), (np.float32, (1,))
 
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         return ids.astype(np.int16)[:, None], 2 * ids.astype(np.float32)[:, None]
@@ -151,6 +155,24 @@ def test_validation_is_the_mean_over_the_whole_set(batch: Batch, standin: Instal
     errors = 1.5 * np.arange(7)
     expected = {"loss": pytest.approx(np.mean(errors**2)), "mae": pytest.approx(np.mean(errors))}
     assert backend.validate(training, stream, 7) == expected
+
+
+def test_every_replica_gets_the_samples_that_the_batch_says(standin: Install) -> None:
+    """Gradients would not show it, since all replicas are averaged; SDK 3.0 logs the loss of the last one alone."""
+    batch, place = Batch(1, 2, 3), standin("3.0", replicas=2)
+    backend = IpuBackend(batch, place)
+    with backend.scope():
+        inputs = tf.keras.Input((1,), dtype="int16", name="line")
+        halves = tf.keras.layers.Lambda(half_of)(inputs)
+        layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        training = backend.prepare(tf.keras.Model(inputs, layer(halves)), make_optimizer(SGD, 1), MEASURES, 1)
+    by_replica = backend.runs_by_replica
+    stream = training_stream(Line(), batch, place, seed=0, epochs=1, by_replica=by_replica, threads=1)
+    training.fit(stream, epochs=1, steps_per_epoch=3, callbacks=[], verbose=0)
+
+    order = epoch_order(7, 0, 0)
+    mine = np.concatenate([order[replica_slice(0, step, 1, batch)] for step in range(3)])
+    assert training.model.history.history["mae"] == [pytest.approx(1.5 * np.mean(mine))]
 
 
 def test_16_bit_inputs_of_a_branched_model_are_refused(standin: Install) -> None:
@@ -341,7 +363,7 @@ class Uses(ast.NodeVisitor):
         if parts[:2] == ["sdk", "reduction_method"]:
             return ".".join([REDUCTION, *parts[2:]])
         root = self.names.get(node.id, "") if isinstance(node, ast.Name) else ""
-        if not root or not parts or root == "Model" and not parts[0].startswith("set_"):  # the rest is plain Keras
+        if not root or not parts or (root == "Model" and not parts[0].startswith("set_")):  # the rest is plain Keras
             return ""
         return ".".join([root, *parts])
 

@@ -29,7 +29,7 @@ def with_poprun(environ: Dict[str, str]) -> Dict[str, str]:
 
 @pytest.fixture()
 def start(tmp_path: Path) -> Run:
-    def run(*words: str, environ: Dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    def run(*words: str, environ: Dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             words, cwd=tmp_path, env=with_poprun(environ), capture_output=True, text=True, timeout=120, check=False
         )
@@ -78,6 +78,7 @@ def expected_calls(sdk: str) -> List[Any]:
         summed(2),
         validated,
         summed(3),
+        summed(1),  # bad records that were replaced
         summed(2),  # samples per second of each instance
     ]
 

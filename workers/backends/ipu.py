@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Sequence
 
 import numpy as np
@@ -79,8 +80,7 @@ class OverHosts:
     def sum(self, values: np.ndarray) -> np.ndarray:
         """The element-wise sum over all instances, the same on each."""
         rows = self._rows(values.tobytes())
-        total: np.ndarray = sum(np.frombuffer(row, values.dtype).reshape(values.shape) for row in rows)
-        return total
+        return functools.reduce(np.add, [np.frombuffer(row, values.dtype).reshape(values.shape) for row in rows])
 
     def first(self, text: str) -> str:
         """The text that instance 0 gives, on all."""

@@ -56,6 +56,6 @@ def _fits(value: Any, wanted: str, enums: Mapping[str, Any]) -> bool:
     if wanted in enums:
         return isinstance(value, enums[wanted])
     if wanted.startswith("Union"):
-        return type(value) is int or isinstance(value, (list, tuple)) and all(type(item) is int for item in value)
+        return type(value) is int or (isinstance(value, (list, tuple)) and all(type(item) is int for item in value))
     plain: Mapping[str, typing.Type[Any]] = {"bool": bool, "int": int, "str": str, "float": float, "dict": dict}
     return type(value) is plain[wanted]

@@ -30,11 +30,10 @@ class Feed:
         if total % replicas:
             raise ValueError(f"{total} micro-batches are not divided evenly among {replicas} replicas; some get lost")
         self.replicas, self.steps = replicas, total // replicas
-        self.steps_per_execution = min(per_execution, self.steps)
-        if not self.steps or self.steps % self.steps_per_execution:
-            raise ValueError(
-                f"steps_per_execution {self.steps_per_execution} does not divide the {self.steps} steps of a replica"
-            )
+        self.steps_per_execution = per_execution
+        # The SDK takes an execution longer than the data with a warning, and shortens it: here it is a mistake.
+        if not self.steps or self.steps % per_execution:
+            raise ValueError(f"steps_per_execution {per_execution} does not divide the {self.steps} steps of a replica")
         self.is_renewed = steps is None or size == steps
         if size >= 0 and total * (1 if self.is_renewed else epochs) > size:
             raise ValueError(f"the dataset has {size} micro-batches, {total} in each of {epochs} epochs are asked for")

@@ -29,7 +29,7 @@ class Options:
         self.predict_step: Any = None
 
 
-_options: "weakref.WeakKeyDictionary[Any, Options]" = weakref.WeakKeyDictionary()
+_options: weakref.WeakKeyDictionary[Any, Options] = weakref.WeakKeyDictionary()
 
 
 def install(sdk: Sdk) -> None:

@@ -15,6 +15,10 @@ _IPU = "tensorflow.python.ipu"
 _NOT_IMPORTED_WITH_IPU = tuple(f"{_IPU}.{name}" for name in ("distributed", "horovod", "gradient_accumulation"))
 
 
+def _is_of_the_sdk(name: str) -> bool:
+    return name.startswith(tuple(root + "." for root in _ROOTS)) or name in _ROOTS
+
+
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the modules of one SDK. Nothing heavy is imported before one of them is."""
 
@@ -31,9 +35,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return self._sdk
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
-        if not any(name == root or name.startswith(root + ".") for root in _ROOTS) or name not in self.sdk.table.modules:
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        if _is_of_the_sdk(name) and name in self.sdk.table.modules:
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         return types.ModuleType(spec.name)
@@ -86,7 +90,7 @@ def uninstall(finder: Finder) -> None:
         from ipu_standin import models
 
         models.uninstall()
-    for name in [name for name in sys.modules if any(name == r or name.startswith(r + ".") for r in _ROOTS)]:
+    for name in [name for name in sys.modules if _is_of_the_sdk(name)]:
         parent, _, last = name.rpartition(".")
         if parent in sys.modules and last in vars(sys.modules[parent]):
             delattr(sys.modules[parent], last)

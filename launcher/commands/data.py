@@ -1,0 +1,251 @@
+"""`ipulaunch data`: make, build, index, verify, audit and measure data sets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+import click
+
+from ipulaunch.configs.errors import DataError
+from ipulaunch.launcher.data_tasks import run_task
+from ipulaunch.launcher.picture import table
+
+_MOST_DEFECTS = 50  # that are listed; --json has all
+
+_json = click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+
+
+@click.group("data")
+def command() -> None:
+    """Make, build, index, verify, audit and measure data sets."""
+
+
+@command.group("make")
+def make() -> None:
+    """Write a small set of made-up samples in a published format. They can be learnt."""
+
+
+def _make_options(samples: int, validation_samples: int) -> Callable[[Any], Any]:
+    """What every maker takes."""
+
+    def add(function: Any) -> Any:
+        options = [
+            click.option("--out", type=click.Path(), required=True, help="A new or empty directory."),
+            click.option("--samples", type=click.IntRange(1), default=samples, show_default=True),
+            click.option("--validation-samples", type=click.IntRange(1), default=validation_samples, show_default=True),
+            click.option(
+                "--seed", type=click.IntRange(0), default=0, show_default=True, help="Other samples for each."
+            ),
+            _json,
+        ]
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+@make.command("cosmoflow")
+@_make_options(256, 64)
+@click.option("--side", type=click.IntRange(2), default=32, show_default=True, help="Voxels; 128 as published.")
+@click.option("--samples-per-file", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--gzip", is_flag=True, help="Pack the files.")
+def make_cosmoflow(as_json: bool, **options: Any) -> None:
+    """Random fields as int16 volumes; amplitude, slope, cut-off and mean are their targets."""
+    _print_made(run_task("make_cosmoflow", options).result, as_json)
+
+
+@make.command("imagenet")
+@_make_options(1000, 200)
+@click.option("--side", type=click.IntRange(8), default=500, show_default=True, help="Pixels, about: sizes vary.")
+@click.option("--files", type=click.IntRange(1, 99999), default=8, show_default=True, help="For training.")
+@click.option("--classes", type=click.IntRange(1, 1000), default=10, show_default=True)
+@click.option("--boxes", is_flag=True, help="With the bounding box of each object.")
+def make_imagenet(as_json: bool, **options: Any) -> None:
+    """JPEGs of about 500 x 375 in TFRecord files; colour, stripes and a spot show the class."""
+    _print_made(run_task("make_images", {"kind": "imagenet", **options}).result, as_json)
+
+
+@make.command("cifar10")
+@_make_options(5000, 1000)
+def make_cifar10(as_json: bool, **options: Any) -> None:
+    """The Python and the binary batches."""
+    _print_made(run_task("make_images", {"kind": "cifar10", **options}).result, as_json)
+
+
+@make.command("mnist")
+@_make_options(6000, 1000)
+def make_mnist(as_json: bool, **options: Any) -> None:
+    """The four idx files, packed with gzip."""
+    _print_made(run_task("make_images", {"kind": "mnist", **options}).result, as_json)
+
+
+@command.group("build")
+def build() -> None:
+    """Build record files from raw data."""
+
+
+@build.command("imagenet")
+@click.option("--raw", type=click.Path(), required=True, help="With train/CLASS/*.JPEG, and validation/ alike or flat.")
+@click.option("--out", type=click.Path(), required=True, help="A new directory, or that of a build to go on with.")
+@click.option("--shards", type=click.IntRange(1, 99999), help="Files for training; an eighth as many for validation.")
+@click.option("--longest-side", type=click.IntRange(1), help="Shrink larger images to so many pixels.")
+@click.option("--validation-labels", type=click.Path(), help="The classes of a flat validation/, one per line.")
+@click.option("--workers", type=click.IntRange(1), help="Files that are written at once. Default: one per core.")
+@_json
+def build_imagenet(as_json: bool, **options: Any) -> None:
+    """Raw class folders to TFRecord files. An interrupted build goes on where it was."""
+    result = run_task("build_imagenet", options).result
+    if as_json:
+        _print_json(result)
+        return
+    for split, count in result["images"].items():
+        click.echo(f"{split}: {count} images in {_count(result['shards'][split], 'file')}")
+    click.echo(f"{result['classes']} classes; {result['converted']} images converted, {result['kept']} files kept")
+    click.echo(f"in {result['out']}")
+
+
+@command.command("index")
+@click.argument("directory", type=click.Path())
+@_json
+def index(as_json: bool, **options: Any) -> None:
+    """Build the record index of a set, where it is missing or stale."""
+    result = run_task("index", options).result
+    if as_json:
+        _print_json(result)
+        return
+    for split, about in result["splits"].items():
+        click.echo(f"{split}: {_count(about['records'], 'record')} in {_count(about['files'], 'file')}")
+    for place in dict.fromkeys(about["index"] for about in result["splits"].values()):
+        click.echo(f"index: {place}" if place else "index: kept nowhere, no place for it can be written")
+
+
+@command.command("verify")
+@click.argument("directory", type=click.Path())
+@click.option("--instances", type=click.IntRange(1), help="Show how the samples fall to so many instances,")
+@click.option("--replicas", type=click.IntRange(1), help="with so many replicas in all,")
+@click.option("--micro-batch-size", type=click.IntRange(1), help="and micro-batches of this size.")
+@_json
+def verify(as_json: bool, **options: Any) -> None:
+    """Check every checksum, every field and every image header of a set."""
+    result, defects = run_task("verify", options)
+    if as_json:
+        _print_json({**result, "defects": defects})
+    else:
+        _print_verified(result, defects)
+    if defects:
+        raise DataError(f"{_count(len(defects), 'defect')} in {options['directory']}")
+
+
+def _print_verified(result: Mapping[str, Any], defects: List[Dict[str, Any]]) -> None:
+    for defect in defects[:_MOST_DEFECTS]:
+        where = f", record {defect['record']} at byte {defect['offset']}" if defect["record"] is not None else ""
+        click.echo(f"{defect['file']}{where}: {defect['message']}")
+    if len(defects) > _MOST_DEFECTS:
+        click.echo(f"... {len(defects) - _MOST_DEFECTS} more; --json lists all")
+    for note in result["notes"]:
+        click.echo(f"note: {note['message']}: {_count(note['records'], 'record')}")
+    form = f" of {result['form']}" if result["form"] else ""
+    for split, records in result["records"].items():
+        files = _count(result["files"][split], "file")
+        click.echo(f"{split}: {_count(records, 'record')}{form} in {files}{_share(result['shards'].get(split))}")
+    if not defects:
+        click.echo(f"ok: {_size(result['bytes'])} read, every checksum and field is right")
+
+
+def _share(share: Optional[Mapping[str, Any]]) -> str:
+    if share is None:
+        return ""
+    rest = f"{share['left_out']} left out" if "left_out" in share else f"{share['padded']} padded"
+    return (
+        f"; {_count(share['instances'], 'instance')} x {share['per_instance']} samples"
+        f" in {_count(share['steps'], 'step')}, {rest}"
+    )
+
+
+@command.command("audit")
+@click.argument("run", type=click.Path())
+@_json
+def audit(as_json: bool, **options: Any) -> None:
+    """Prove from a run's traced samples that each was used exactly once in every epoch."""
+    result, defects = run_task("audit", options)
+    messages = [defect["message"] for defect in defects]
+    if as_json:
+        _print_json({**result, "messages": messages})
+    else:
+        click.echo("\n".join([*messages, *_audited(result)]))
+    if result["discrepancies"]:
+        count = _count(result["discrepancies"], "discrepancy", "discrepancies")
+        raise DataError(f"{count} in {options['run']}")
+
+
+def _audited(result: Mapping[str, Any]) -> List[str]:
+    lines = [
+        f"{_count(result['rows'], 'row')} of {_count(result['instances'], 'instance')}"
+        f" and {_count(result['replicas'], 'replica')}:"
+        f" {_count(result['epochs'], 'epoch')} of {_count(result['updates_per_epoch'], 'update')}"
+        f" of {result['global_batch']} out of {result['samples']} samples, remainder {result['remainder']}"
+    ]
+    if not result["discrepancies"]:
+        once = {
+            "drop": "no sample was taken twice in an epoch",
+            "repeat": "every sample was taken in every epoch, twice only to fill the last update",
+            "pad": "every sample was taken in every epoch, twice only as padding",
+        }
+        lines += [
+            "ok: every step of every replica was filled",
+            f"ok: {once[result['remainder']]}",
+            "ok: every micro-batch is the one that seed and epoch say",
+            "ok: all instances took as many samples",
+        ]
+    return lines
+
+
+@command.command("bench")
+@click.argument("workload", type=click.Choice(["cosmoflow", "imagenet"]))
+@click.option("--data-dir", type=click.Path(), help="The set to read. Default: a small one, made for the purpose.")
+@click.option("--instances", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0.1), default=5.0, show_default=True, help="For each pipeline.")
+@_json
+def bench(as_json: bool, **options: Any) -> None:
+    """Measure the input pipeline beside one of the usual make and the limit of the machine."""
+    result = run_task("bench", options).result
+    if as_json:
+        _print_json(result)
+        return
+    head = ("pipeline", "samples/s", "MB/s", "per core", "first batch s", "memory MB")
+    names = ("samples_per_s", "mb_per_s", "per_core", "first_batch_s", "memory_mb")
+    rows = [(str(row["pipeline"]), *(_number(row[name]) for name in names)) for row in result["rows"]]
+    click.echo(table([head, *rows]))
+    for name, ratio in result["ratios"].items():
+        click.echo(f"{name}: {ratio:.2f}")
+
+
+def _print_made(result: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        _print_json(result)
+        return
+    counts = result["samples"]
+    click.echo(
+        f"{counts['train']} training and {counts['validation']} validation samples"
+        f" in {_count(result['files'], 'file')}, {_size(result['bytes'])}, in {result['out']}"
+    )
+
+
+def _print_json(data: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(data, indent=1))
+
+
+def _count(number: int, word: str, words: str = "") -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {words or word + 's'}"
+
+
+def _number(value: Optional[float]) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
