@@ -45,6 +45,10 @@ class CosmoflowData:
     stage_dir: Optional[str] = setting(
         None, "a disk of each host to copy the records to before training", flag="--stage-dir"
     )
+    shuffle_block: int = setting(
+        1, "neighbouring records that stay together in an epoch's order; 1 lets all go free", at_least=1
+    )
+    shuffle_window: int = setting(64, "blocks whose records are mixed with each other", at_least=1)
     n_train: int = setting(10000, "training samples", flag="--n-train", at_least=1)
     n_valid: int = setting(1000, "validation samples", flag="--n-valid", at_least=1)
     side: int = setting(64, "voxels along one edge of a volume", flag="--side", at_least=1)

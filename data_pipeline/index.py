@@ -8,7 +8,7 @@ import os
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -77,6 +77,12 @@ def open_index(paths: Sequence[Path], *, threads: int, progress: Optional[Progre
     return _join(paths, [known[path.name].scan for path in paths])
 
 
+def kept_at(directory: Path) -> Optional[Path]:
+    """Where the index of a directory's files is kept: beside them, in the cache, or nowhere."""
+    places = (_place_beside(directory), _place_in_cache(directory))
+    return next((place for place in places if place.exists()), None)
+
+
 def _join(paths: Sequence[Path], scans: Sequence[Scan]) -> Index:
     counts = [len(found.offsets) for found in scans]
     return Index(
@@ -108,7 +114,7 @@ def _place_in_cache(directory: Path) -> Path:
 def _save(places: Sequence[Path], known: Dict[str, Entry]) -> None:
     """Keep what is known in the first of the places that can be written, or in none."""
     entries = list(known.values())
-    arrays = {
+    arrays: Dict[str, Any] = {
         "format": np.array(_FORMAT),
         "names": np.frombuffer("\n".join(known).encode(), np.uint8),
         "sizes": np.array([entry.state.size for entry in entries], np.int64),

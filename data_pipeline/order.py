@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import NamedTuple, Tuple
 
 import numpy as np
 
@@ -10,30 +10,46 @@ from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
 
 
-def epoch_order(samples: int, seed: int, epoch: int) -> np.ndarray:
-    """The permutation of 0..samples-1 that an epoch trains in.
+class Shuffle(NamedTuple):
+    """How an epoch's order is drawn."""
+
+    seed: int
+    block: int = 1  # neighbouring samples that stay together, so that disks read in long runs; 1: none do
+    window: int = 1  # blocks whose samples are mixed with each other
+
+
+def epoch_order(samples: int, shuffle: Shuffle, epoch: int) -> np.ndarray:
+    """The permutation of 0..samples-1 that an epoch trains in: of all samples, or of blocks and then within windows.
 
     Sorting Philox's raw stream, and not Generator.permutation: numpy promises the raw stream to stay the same in
     every version, and a run may resume under another one.
     """
-    keys = np.random.Philox(key=np.array([seed, epoch], np.uint64)).random_raw(samples)
-    return np.argsort(keys, kind="stable")
+    bits = np.random.Philox(key=np.array([shuffle.seed, epoch], np.uint64))
+    if shuffle.block == 1:
+        return np.argsort(bits.random_raw(samples), kind="stable")
+    blocks = np.argsort(bits.random_raw(-(-samples // shuffle.block)), kind="stable")
+    order = (blocks[:, None] * shuffle.block + np.arange(shuffle.block)).ravel()
+    order = order[order < samples]
+    windows = np.arange(samples) // (shuffle.block * shuffle.window)
+    return order[np.lexsort((bits.random_raw(samples), windows))]
 
 
-def whole_updates(samples: int, seed: int, epoch: int, batch: Batch, remainder: str) -> Tuple[np.ndarray, np.ndarray]:
+def whole_updates(
+    samples: int, shuffle: Shuffle, epoch: int, batch: Batch, remainder: str
+) -> Tuple[np.ndarray, np.ndarray]:
     """An epoch's order cut or filled to whole weight updates, and the weight of each of its samples.
 
     `drop` leaves out what fills no update; `repeat` fills the last one with the first samples of the next epoch, which
     will see them again; `pad` fills it with samples of weight 0.
     """
-    order = epoch_order(samples, seed, epoch)
+    order = epoch_order(samples, shuffle, epoch)
     if remainder == "drop":
         order = order[: samples // batch.global_size * batch.global_size]
         return order, np.ones(len(order), np.float32)
     missing = -samples % batch.global_size
     weights = np.ones(samples + missing, np.float32)
     if remainder == "repeat":
-        following = epoch_order(samples, seed, epoch + 1)
+        following = epoch_order(samples, shuffle, epoch + 1)
         return np.concatenate([order, np.resize(following, missing)]), weights
     weights[samples:] = 0
     return np.concatenate([order, np.resize(order, missing)]), weights

@@ -70,4 +70,5 @@ def aligned(shape: Sequence[int], dtype: Any) -> np.ndarray:
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     buffer = np.empty(size + 64, np.uint8)
     start = -buffer.ctypes.data % 64
-    return buffer[start : start + size].view(dtype).reshape(shape)
+    array: np.ndarray = buffer[start : start + size].view(dtype).reshape(shape)
+    return array

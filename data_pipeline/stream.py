@@ -7,7 +7,7 @@ from typing import Any, Tuple
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.data_pipeline.order import training_ids, validation_ids, whole_updates
+from ipulaunch.data_pipeline.order import Shuffle, training_ids, validation_ids, whole_updates
 from ipulaunch.data_pipeline.source import Source
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
@@ -20,7 +20,7 @@ def training_stream(
     batch: Batch,
     place: Place,
     *,
-    seed: int,
+    shuffle: Shuffle,
     epochs: int,
     by_replica: bool,
     threads: int,
@@ -33,7 +33,7 @@ def training_stream(
     """
 
     def rows(epoch: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-        order, weights = whole_updates(source.samples, seed, int(epoch), batch, remainder)
+        order, weights = whole_updates(source.samples, shuffle, int(epoch), batch, remainder)
         ids = training_ids(order, batch, place, by_replica=by_replica)
         return ids, training_ids(weights, batch, place, by_replica=by_replica)
 

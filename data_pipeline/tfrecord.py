@@ -11,7 +11,7 @@ import os
 import struct
 import zlib
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Union
+from typing import Any, Callable, List, NamedTuple
 
 import crc32c
 import numpy as np
@@ -23,7 +23,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _SCAN_BYTES = 1 << 16
 
 Read = Callable[[int, int], bytes]  # (how many, from where)
-Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
+Buffer = Any  # bytes, bytearrays, memoryviews and arrays: whatever lies in one piece
 
 
 class RecordPlace(NamedTuple):

@@ -32,7 +32,11 @@ class TaskResult(NamedTuple):
 
 def run_task(task: str, options: Mapping[str, Any]) -> TaskResult:
     """Run a task to its end, with its progress on stderr. Its error is raised as ours."""
-    return follow([sys.executable, "-m", "ipulaunch.data_pipeline", task], options, make_progress(sys.stderr))
+    return follow(task_argv(task), options, make_progress(sys.stderr))
+
+
+def task_argv(task: str) -> List[str]:
+    return [sys.executable, "-m", "ipulaunch.data_pipeline", task]
 
 
 def follow(argv: Sequence[str], options: Mapping[str, Any], progress: PlainProgress) -> TaskResult:

@@ -116,9 +116,7 @@ def test_a_signal_ends_everything_within_seconds(
     assert "interrupted" in said
 
 
-def test_an_instance_that_is_killed_fails_the_job_and_is_named(
-    training: subprocess.Popen[str], tmp_path: Path
-) -> None:
+def test_an_instance_that_is_killed_fails_the_job_and_is_named(training: subprocess.Popen[str], tmp_path: Path) -> None:
     victim = records(tmp_path / "run" / "instance-001" / "events.jsonl")[0]["pid"]
     os.kill(victim, signal.SIGKILL)
     _, said = training.communicate(timeout=30)

@@ -17,6 +17,7 @@ from ipulaunch.configs.job import Job
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
 from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords, find_files
 from ipulaunch.data_pipeline.normalise import density
+from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.source import Source, data_errors
 from ipulaunch.data_pipeline.staging import stage
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
@@ -46,7 +47,7 @@ def train(
         train_source,
         batch,
         place,
-        seed=training.seed,
+        shuffle=Shuffle(training.seed, settings.data.shuffle_block, settings.data.shuffle_window),
         epochs=training.num_epochs,
         by_replica=backend.runs_by_replica,
         threads=threads,

@@ -32,10 +32,16 @@ def _make_options(samples: int, validation_samples: int) -> Callable[[Any], Any]
     def add(function: Any) -> Any:
         options = [
             click.option("--out", type=click.Path(), required=True, help="A new or empty directory."),
-            click.option("--samples", type=click.IntRange(1), default=samples, show_default=True),
-            click.option("--validation-samples", type=click.IntRange(1), default=validation_samples, show_default=True),
+            click.option("--samples", type=click.IntRange(1), default=samples, show_default=True, help="To train on."),
             click.option(
-                "--seed", type=click.IntRange(0), default=0, show_default=True, help="Other samples for each."
+                "--validation-samples",
+                type=click.IntRange(1),
+                default=validation_samples,
+                show_default=True,
+                help="To validate on.",
+            ),
+            click.option(
+                "--seed", type=click.IntRange(0), default=0, show_default=True, help="Each has its own samples."
             ),
             _json,
         ]
@@ -49,7 +55,7 @@ def _make_options(samples: int, validation_samples: int) -> Callable[[Any], Any]
 @make.command("cosmoflow")
 @_make_options(256, 64)
 @click.option("--side", type=click.IntRange(2), default=32, show_default=True, help="Voxels; 128 as published.")
-@click.option("--samples-per-file", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--samples-per-file", type=click.IntRange(1), default=1, show_default=True, help="1 as published.")
 @click.option("--gzip", is_flag=True, help="Pack the files.")
 def make_cosmoflow(as_json: bool, **options: Any) -> None:
     """Random fields as int16 volumes; amplitude, slope, cut-off and mean are their targets."""
@@ -60,7 +66,7 @@ def make_cosmoflow(as_json: bool, **options: Any) -> None:
 @_make_options(1000, 200)
 @click.option("--side", type=click.IntRange(8), default=500, show_default=True, help="Pixels, about: sizes vary.")
 @click.option("--files", type=click.IntRange(1, 99999), default=8, show_default=True, help="For training.")
-@click.option("--classes", type=click.IntRange(1, 1000), default=10, show_default=True)
+@click.option("--classes", type=click.IntRange(1, 1000), default=10, show_default=True, help="Labels are 1 to this.")
 @click.option("--boxes", is_flag=True, help="With the bounding box of each object.")
 def make_imagenet(as_json: bool, **options: Any) -> None:
     """JPEGs of about 500 x 375 in TFRecord files; colour, stripes and a spot show the class."""
@@ -205,7 +211,7 @@ def _audited(result: Mapping[str, Any]) -> List[str]:
 @command.command("bench")
 @click.argument("workload", type=click.Choice(["cosmoflow", "imagenet"]))
 @click.option("--data-dir", type=click.Path(), help="The set to read. Default: a small one, made for the purpose.")
-@click.option("--instances", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--instances", type=click.IntRange(1), default=1, show_default=True, help="Processes that read at once.")
 @click.option("--seconds", type=click.FloatRange(0.1), default=5.0, show_default=True, help="For each pipeline.")
 @_json
 def bench(as_json: bool, **options: Any) -> None:

@@ -5,7 +5,7 @@ from typing import List
 import numpy as np
 import pytest
 
-from ipulaunch.data_pipeline.order import epoch_order, training_ids, validation_ids, whole_updates
+from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, validation_ids, whole_updates
 from ipulaunch.topology import Batch
 from ipulaunch.topology.batch import replica_slice
 from ipulaunch.topology.popdist import Place
@@ -19,25 +19,25 @@ def places(instances: int, replicas: int) -> List[Place]:
 
 
 def test_order_is_a_permutation() -> None:
-    assert sorted(epoch_order(1000, seed=1, epoch=2)) == list(range(1000))
+    assert sorted(epoch_order(1000, Shuffle(1), 2)) == list(range(1000))
 
 
 def test_order_depends_on_seed_and_epoch_alone() -> None:
-    first = epoch_order(100, seed=1, epoch=2)
-    assert np.array_equal(first, epoch_order(100, seed=1, epoch=2))
-    assert not np.array_equal(first, epoch_order(100, seed=1, epoch=3))
-    assert not np.array_equal(first, epoch_order(100, seed=2, epoch=2))
+    first = epoch_order(100, Shuffle(1), 2)
+    assert np.array_equal(first, epoch_order(100, Shuffle(1), 2))
+    assert not np.array_equal(first, epoch_order(100, Shuffle(1), 3))
+    assert not np.array_equal(first, epoch_order(100, Shuffle(2), 2))
 
 
 def test_order_is_the_same_on_every_stack() -> None:
-    assert epoch_order(8, seed=7, epoch=0).tolist() == [4, 1, 6, 3, 2, 7, 5, 0]
+    assert epoch_order(8, Shuffle(7), 0).tolist() == [4, 1, 6, 3, 2, 7, 5, 0]
 
 
 @pytest.mark.parametrize("instances", [1, 2, 4, 8])
 @pytest.mark.parametrize("by_replica", [False, True])
 def test_every_replica_takes_the_positions_of_the_invariant(instances: int, by_replica: bool) -> None:
     batch = Batch(micro_size=3, replicas=8, accumulation=2)
-    order = epoch_order(2 * batch.global_size + 5, seed=0, epoch=0)
+    order = epoch_order(2 * batch.global_size + 5, Shuffle(0), 0)
     for place in places(instances, batch.replicas):
         rows = iter(training_ids(order, batch, place, by_replica=by_replica))
         mine = range(place.first_replica, place.first_replica + place.local_replicas)
@@ -52,7 +52,7 @@ def test_every_replica_takes_the_positions_of_the_invariant(instances: int, by_r
 @pytest.mark.parametrize("samples", [48, 100, 131])
 def test_an_epoch_takes_every_sample_once_but_for_the_remainder(instances: int, samples: int) -> None:
     batch = Batch(micro_size=2, replicas=8, accumulation=3)
-    order = epoch_order(samples, seed=3, epoch=1)
+    order = epoch_order(samples, Shuffle(3), 1)
     taken = [training_ids(order, batch, place, by_replica=True).ravel() for place in places(instances, 8)]
     assert len({part.size for part in taken}) == 1
     used = samples // batch.global_size * batch.global_size
@@ -77,16 +77,32 @@ def test_validation_weighs_every_sample_once_and_padding_nothing(instances: int,
 @pytest.mark.parametrize("remainder", ["drop", "repeat", "pad"])
 def test_an_epoch_is_whole_updates(samples: int, remainder: str) -> None:
     batch = Batch(micro_size=2, replicas=8, accumulation=3)
-    order, weights = whole_updates(samples, 3, 1, batch, remainder)
+    order, weights = whole_updates(samples, Shuffle(3), 1, batch, remainder)
     assert len(order) == len(weights) and len(order) % batch.global_size == 0
-    own = epoch_order(samples, 3, 1)
+    own = epoch_order(samples, Shuffle(3), 1)
     kept = min(samples, len(order))
     assert order[:kept].tolist() == own[:kept].tolist() and set(weights[:kept]) <= {1.0}
     filled = order[samples:]
     if remainder == "drop":
         assert len(filled) == 0
     elif remainder == "repeat":
-        assert filled.tolist() == np.resize(epoch_order(samples, 3, 2), len(filled)).tolist()
+        assert filled.tolist() == np.resize(epoch_order(samples, Shuffle(3), 2), len(filled)).tolist()
         assert weights.sum() == len(order)
     else:
         assert weights.sum() == samples
+
+
+@pytest.mark.parametrize("samples", [1, 7, 64, 100, 1001])
+@pytest.mark.parametrize(("block", "window"), [(4, 1), (8, 3), (1000, 2)])
+def test_a_two_level_order_is_a_permutation_too(samples: int, block: int, window: int) -> None:
+    order = epoch_order(samples, Shuffle(5, block, window), epoch=2)
+    assert sorted(order) == list(range(samples))
+    assert samples == 1 or order.tolist() != epoch_order(samples, Shuffle(5, block, window), epoch=3).tolist()
+
+
+def test_a_window_reads_whole_blocks() -> None:
+    order = epoch_order(1000, Shuffle(0, block=10, window=4), epoch=0)
+    for start in range(0, 1000, 40):
+        window = order[start : start + 40]
+        assert len({number // 10 for number in window}) == 4
+        assert (np.diff(window) == 1).sum() < 20  # mixed, not four runs one after the other

@@ -5,7 +5,7 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 
-from ipulaunch.data_pipeline.order import epoch_order, training_ids, validation_ids
+from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, validation_ids
 from ipulaunch.data_pipeline.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
@@ -32,10 +32,10 @@ def seen(stream: Any) -> List[List[int]]:
 
 
 def test_training_stream_is_the_order_of_every_epoch_in_turn() -> None:
-    stream = training_stream(Numbers(), BATCH, PLACE, seed=5, epochs=3, by_replica=True, threads=2)
+    stream = training_stream(Numbers(), BATCH, PLACE, shuffle=Shuffle(5), epochs=3, by_replica=True, threads=2)
     expected: List[List[int]] = []
     for epoch in range(3):
-        expected += training_ids(epoch_order(35, 5, epoch), BATCH, PLACE, by_replica=True).tolist()
+        expected += training_ids(epoch_order(35, Shuffle(5), epoch), BATCH, PLACE, by_replica=True).tolist()
     assert seen(stream) == expected
 
 
@@ -47,5 +47,5 @@ def test_validation_stream_carries_the_weights() -> None:
 
 
 def test_micro_batches_have_a_fixed_shape() -> None:
-    stream = training_stream(Numbers(), BATCH, PLACE, seed=5, epochs=1, by_replica=False, threads=1)
+    stream = training_stream(Numbers(), BATCH, PLACE, shuffle=Shuffle(5), epochs=1, by_replica=False, threads=1)
     assert [tuple(spec.shape) for spec in stream.element_spec] == [(2, 1), (2, 1)]

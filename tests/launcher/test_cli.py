@@ -39,7 +39,9 @@ COMMANDS = dict(_commands(cli))
 
 
 def test_commands() -> None:
-    own = ["", "check", "plan", "plan program", "run"]
+    data = ["audit", "bench", "build", "build imagenet", "index", "make", "verify"]
+    data += [f"make {name}" for name in ("cifar10", "cosmoflow", "imagenet", "mnist")]
+    own = ["", "check", "data", *(f"data {name}" for name in data), "plan", "plan program", "run"]
     workloads = [*WORKLOADS, *(f"plan {workload}" for workload in WORKLOADS)]
     assert sorted(map(" ".join, COMMANDS)) == sorted(own + workloads)
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
 from ipulaunch.configs.sections import Optimizer
-from ipulaunch.data_pipeline.order import epoch_order
+from ipulaunch.data_pipeline.order import Shuffle, epoch_order
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.data_pipeline.synthetic import SyntheticCosmoflow
 from ipulaunch.topology import Batch
@@ -54,10 +54,12 @@ def test_an_update_is_plain_gradient_descent_on_the_global_batch(batch: Batch) -
     source = SyntheticCosmoflow(SETTINGS.data, "train", 0)
 
     trained = backend.prepare(model, make_optimizer(SETTINGS.optimizer, batch.replicas), MEASURES, 1)
-    stream = training_stream(source, batch, alone(batch.replicas), seed=0, epochs=1, by_replica=True, threads=1)
+    stream = training_stream(
+        source, batch, alone(batch.replicas), shuffle=Shuffle(0), epochs=1, by_replica=True, threads=1
+    )
     history = trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0).history
 
-    inputs, targets = source.load(epoch_order(source.samples, 0, 0)[: batch.global_size])
+    inputs, targets = source.load(epoch_order(source.samples, Shuffle(0), 0)[: batch.global_size])
     with tf.GradientTape() as tape:
         outputs = plain(inputs, training=True)
         loss = tf.reduce_mean(tf.square(outputs - targets))
@@ -78,7 +80,7 @@ def test_padding_weighs_nothing_in_an_update() -> None:
     source = SyntheticCosmoflow(SETTINGS.data, "train", 0)
     trained = backend.prepare(model, make_optimizer(SETTINGS.optimizer, 2), MEASURES, 1)
     stream = training_stream(
-        source, batch, alone(2), seed=0, epochs=1, by_replica=True, threads=1, remainder="pad", traced=False
+        source, batch, alone(2), shuffle=Shuffle(0), epochs=1, by_replica=True, threads=1, remainder="pad", traced=False
     )
     trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0)
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.configs.sections import Optimizer
-from ipulaunch.data_pipeline.order import epoch_order
+from ipulaunch.data_pipeline.order import Shuffle, epoch_order
 from ipulaunch.data_pipeline.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
@@ -167,10 +167,10 @@ def test_every_replica_gets_the_samples_that_the_batch_says(standin: Install) ->
         layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
         training = backend.prepare(tf.keras.Model(inputs, layer(halves)), make_optimizer(SGD, 1), MEASURES, 1)
     by_replica = backend.runs_by_replica
-    stream = training_stream(Line(), batch, place, seed=0, epochs=1, by_replica=by_replica, threads=1)
+    stream = training_stream(Line(), batch, place, shuffle=Shuffle(0), epochs=1, by_replica=by_replica, threads=1)
     training.fit(stream, epochs=1, steps_per_epoch=3, callbacks=[], verbose=0)
 
-    order = epoch_order(7, 0, 0)
+    order = epoch_order(7, Shuffle(0), 0)
     mine = np.concatenate([order[replica_slice(0, step, 1, batch)] for step in range(3)])
     assert training.model.history.history["mae"] == [pytest.approx(1.5 * np.mean(mine))]
 

@@ -19,6 +19,7 @@ import numpy as np  # noqa: E402 - Keras 2 is chosen before TensorFlow is import
 import tensorflow as tf  # noqa: E402
 
 from ipulaunch.configs.sections import Optimizer  # noqa: E402
+from ipulaunch.data_pipeline.order import Shuffle  # noqa: E402
 from ipulaunch.data_pipeline.source import ArraySource  # noqa: E402
 from ipulaunch.data_pipeline.stream import training_stream  # noqa: E402
 from ipulaunch.topology import Batch, popdist  # noqa: E402
@@ -44,7 +45,7 @@ def step(place, collective, batch):
     outputs = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(fraction)
     model = tf.keras.Model(inputs, outputs)
     trained = backend.prepare(model, make_optimizer(Optimizer("sgd", 1.0), 1), [MEAN_SQUARED_ERROR], 1)
-    stream = training_stream(Line(), batch, place, seed=0, epochs=1, by_replica=True, threads=1)
+    stream = training_stream(Line(), batch, place, shuffle=Shuffle(0), epochs=1, by_replica=True, threads=1)
     trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0)
     return float(model.get_weights()[0][0, 0])
 

@@ -1,0 +1,1 @@
+"""What `ipulaunch data ...` does: one module per task, each with `run(options, report)`."""

@@ -1,0 +1,146 @@
+"""Turns ImageNet's raw images into TFRecord files of the published form; goes on where it was when interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import tensorflow as tf
+
+from ipulaunch.configs.errors import DataError, UsageError
+from ipulaunch.configs.run_directory import write_whole
+from ipulaunch.data_pipeline.tools.image_header import ImageHeader, NotAnImage, read_header
+from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores, in_order
+from ipulaunch.data_pipeline.tools.raw_images import RawImage, list_images
+from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+
+_IMAGES_PER_SHARD = 1251  # as in the published set: 1,281,167 images in 1024 files
+_JPEG_QUALITY = 96
+_STATE = ".ipulaunch-build.json"
+
+
+class _Shard(NamedTuple):
+    path: Path
+    images: List[RawImage]
+
+
+def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
+    """Write all shards that are not there yet."""
+    out, longest = Path(options["out"]), options["longest_side"]
+    labels = options["validation_labels"]
+    images = list_images(Path(options["raw"]), Path(labels) if labels else None)
+    shards = _shards(out, images, options["shards"])
+    _claim(out, images, len(shards["train"]), longest)
+    everything = [shard for part in shards.values() for shard in part]
+    waiting = [shard for shard in everything if not shard.path.exists()]
+    progress = Progress(report, "images", sum(len(shard.images) for shard in waiting))
+
+    def write(shard: _Shard) -> int:
+        return _write_shard(shard, longest, progress)
+
+    converted = sum(in_order(write, waiting, options["workers"] or cores()))
+    return {
+        "out": str(out),
+        "images": {split: len(part) for split, part in images.items()},
+        "classes": max(image.label for image in images["train"]) if images["train"] else 0,
+        "shards": {split: len(part) for split, part in shards.items()},
+        "kept": len(everything) - len(waiting),
+        "converted": converted,
+    }
+
+
+def _shards(out: Path, images: Dict[str, List[RawImage]], asked: Optional[int]) -> Dict[str, List[_Shard]]:
+    shards = {}
+    for split, part in images.items():
+        if not part:
+            raise DataError(f"there are no images for {split}")
+        files = asked or -(-len(part) // _IMAGES_PER_SHARD)
+        if asked and split == "validation":
+            files = max(1, asked // 8)  # as published
+        edges = [len(part) * number // files for number in range(files + 1)]
+        shards[split] = [
+            _Shard(out / f"{split}-{number:05}-of-{files:05}", part[edges[number] : edges[number + 1]])
+            for number in range(files)
+        ]
+    return shards
+
+
+def _claim(out: Path, images: Dict[str, List[RawImage]], shards: int, longest: Optional[int]) -> None:
+    """Make sure that what is in `out` was begun with the same images and options."""
+    listing = "\n".join(f"{split} {image.label} {image.path.name}" for split, part in images.items() for image in part)
+    state = {"images": hashlib.sha256(listing.encode()).hexdigest(), "shards": shards, "longest_side": longest}
+    out.mkdir(parents=True, exist_ok=True)
+    place = out / _STATE
+    if not place.exists():
+        if next(out.iterdir(), None) is not None:
+            raise UsageError(f"{out} exists and is not an empty directory", hint="give --out a new directory")
+        write_whole(place, json.dumps(state, indent=1) + "\n")
+        return
+    try:
+        before = json.loads(place.read_text(encoding="utf-8"))
+    except ValueError:
+        before = {}
+    changed = [name.replace("_", " ") for name, value in state.items() if before.get(name) != value]
+    if changed:
+        raise UsageError(
+            f"{out} holds a build that was begun with other {' and '.join(changed)}",
+            hint="give the same options to go on with it, or --out another directory",
+        )
+
+
+def _write_shard(shard: _Shard, longest: Optional[int], progress: Progress) -> int:
+    """Write one file of records; says how many images had to be converted."""
+    converted = 0
+
+    def records() -> Iterator[bytes]:
+        nonlocal converted
+        for image in shard.images:
+            encoded, header, is_new = _as_jpeg(image.path, longest)
+            converted += is_new
+            yield encode_example(
+                {
+                    "image/height": [header.height],
+                    "image/width": [header.width],
+                    "image/colorspace": "RGB",
+                    "image/channels": [3],
+                    "image/format": "JPEG",
+                    "image/filename": image.path.name,
+                    "image/class/label": [image.label],
+                    "image/class/synset": image.synset,
+                    "image/encoded": encoded,
+                }
+            )
+            progress.add()
+
+    temporary = shard.path.with_name(f".{shard.path.name}.{os.getpid()}")
+    try:
+        write_records(temporary, records())
+        temporary.replace(shard.path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+    return converted
+
+
+def _as_jpeg(path: Path, longest: Optional[int]) -> Tuple[bytes, ImageHeader, bool]:
+    """An image as JPEG in RGB or grey, its header, and whether it had to be made anew."""
+    data = path.read_bytes()
+    try:
+        header = read_header(data)
+        is_plain = header.format == "JPEG" and header.channels in (1, 3)
+        is_small = longest is None or max(header.height, header.width) <= longest
+        if is_plain and is_small:
+            return data, header, False
+        pixels = tf.io.decode_image(data, channels=3, expand_animations=False)  # also turns CMYK into RGB
+    except (NotAnImage, tf.errors.InvalidArgumentError) as error:
+        raise DataError(f"{path} cannot be decoded: {error}") from error
+    if not is_small:
+        scale = longest / max(header.height, header.width)  # type: ignore[operator]
+        size = [max(1, round(side * scale)) for side in (header.height, header.width)]
+        pixels = tf.cast(tf.round(tf.image.resize(pixels, size, method="area")), tf.uint8)
+    encoded: bytes = tf.io.encode_jpeg(pixels, quality=_JPEG_QUALITY, chroma_downsampling=False).numpy()
+    return encoded, read_header(encoded), True

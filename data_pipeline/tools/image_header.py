@@ -1,0 +1,66 @@
+"""What the first bytes of an image say of it, without decoding it."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+_JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
+_STARTS_OF_FRAME = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # these three are tables, not frames
+_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}
+_START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
+
+
+class NotAnImage(ValueError):
+    """The bytes are neither a JPEG nor a PNG."""
+
+
+class ImageHeader(NamedTuple):
+    """Format and size of an image."""
+
+    format: str  # "JPEG" or "PNG"
+    height: int
+    width: int
+    channels: int  # 1 is grey, 3 colour, 4 CMYK in a JPEG
+
+
+def read_header(data: bytes) -> ImageHeader:
+    """The header of an image; what is none is refused."""
+    if data[:8] == _PNG:
+        if len(data) < 33 or data[12:16] != b"IHDR":
+            raise NotAnImage("a PNG without a header")
+        width, height, _, colour = struct.unpack(">IIBB", data[16:26])
+        return _sound(ImageHeader("PNG", height, width, _PNG_CHANNELS.get(colour, 0)))
+    if data[:2] != _JPEG:
+        raise NotAnImage(f"neither a JPEG nor a PNG: it starts with {data[:4].hex() or 'nothing'}")
+    return _sound(_jpeg(data))
+
+
+def _jpeg(data: bytes) -> ImageHeader:
+    """Walk the segments of a JPEG to the one that holds its size."""
+    position = 2
+    while position + 4 <= len(data):
+        if data[position] != 0xFF:
+            raise NotAnImage(f"a JPEG without a marker at byte {position}")
+        marker = data[position + 1]
+        if marker == 0xFF:  # a fill byte
+            position += 1
+        elif marker in _WITHOUT_LENGTH:
+            position += 2
+        elif marker in (_START_OF_SCAN, _END_OF_IMAGE):
+            raise NotAnImage("a JPEG whose data comes before its size")
+        elif marker in _STARTS_OF_FRAME:
+            if position + 10 > len(data):
+                break
+            height, width, channels = struct.unpack_from(">HHB", data, position + 5)
+            return ImageHeader("JPEG", height, width, channels)
+        else:
+            position += 2 + int(struct.unpack_from(">H", data, position + 2)[0])
+    raise NotAnImage("a JPEG that ends inside its header")
+
+
+def _sound(header: ImageHeader) -> ImageHeader:
+    if not header.height or not header.width or not header.channels:
+        raise NotAnImage(f"a {header.format} of {header.width} x {header.height} with {header.channels} channels")
+    return header

@@ -1,0 +1,55 @@
+"""Work on many items by several threads, with what was done counted and reported."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import os
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Report = Callable[[Dict[str, Any]], None]
+
+_REPORT_INTERVAL_S = 0.1
+_AHEAD = 4  # items per thread that are under way, so that results that wait for their turn stay few
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class Progress:
+    """Counts what is done, from any thread, and reports it now and then."""
+
+    def __init__(self, report: Report, what: str, total: int) -> None:
+        self.report, self.what, self.total, self.done = report, what, total, 0
+        self.lock = threading.Lock()
+        self.next_report = 0.0
+
+    def add(self, count: int = 1) -> None:
+        with self.lock:
+            self.done += count
+            now = time.monotonic()
+            if now >= self.next_report or self.done == self.total:
+                self.next_report = now + _REPORT_INTERVAL_S
+                self.report({"event": "progress", "what": self.what, "done": self.done, "total": self.total})
+
+
+def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """The results of the work on each item, in the order of the items. The first error ends it."""
+    waiting: Deque[Future[Result]] = collections.deque()
+    rest = iter(items)
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            waiting.extend(pool.submit(work, item) for item in itertools.islice(rest, _AHEAD * threads))
+            while waiting:
+                yield waiting.popleft().result()
+                waiting.extend(pool.submit(work, item) for item in itertools.islice(rest, 1))
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,179 @@
+"""Reads every byte of a set: the checksums of all records, their fields, the headers of their images."""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import struct
+import zlib
+from pathlib import Path
+from typing import IO, Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Tuple, cast
+
+from ipulaunch.configs.errors import PlanError
+from ipulaunch.data_pipeline.tfrecord import FOOTER, HEADER, is_gzip, masked_crc
+from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores, in_order
+from ipulaunch.data_pipeline.tools.record_fields import check_record
+from ipulaunch.data_pipeline.tools.sets import RecordSet, find_set
+
+_LARGEST_RECORD = 1 << 31  # bytes; a protocol buffer cannot be larger
+_NOTED = 20  # places that are named for each oddity
+
+
+class Place(NamedTuple):
+    """Where something is: a file and, where it is about one, a record and its first byte."""
+
+    file: str
+    record: Optional[int] = None
+    offset: Optional[int] = None
+
+
+class _Checked(NamedTuple):
+    """What was found in one file."""
+
+    split: str
+    records: int
+    size: int
+    defects: List[Tuple[Place, str]]
+    notes: List[Tuple[Place, str]]
+    forms: List[Tuple[Place, str]]
+
+
+class _Broken(Exception):
+    """The rest of a file cannot be told apart into records."""
+
+
+def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
+    """Verify a set; every defect is reported where it is met, the result counts."""
+    found = find_set(Path(options["directory"]))
+    shares_of = _plan(options)
+    defects: List[Tuple[Place, str]] = []
+
+    def tell(place: Place, message: str) -> None:
+        defects.append((place, message))
+        report({"event": "defect", **place._asdict(), "message": message})
+
+    for path in found.missing:
+        tell(Place(str(path)), "the file is missing")
+    records: Counter[str] = collections.Counter(dict.fromkeys(found.splits, 0))
+    notes: Dict[str, List[Place]] = {}
+    forms: Dict[str, List[Place]] = {}
+    note_counts: Counter[str] = collections.Counter()
+    form_counts: Counter[str] = collections.Counter()
+    size = 0
+    for checked in _check_files(found, report):
+        records[checked.split] += checked.records
+        size += checked.size
+        for place, message in checked.defects:
+            tell(place, message)
+        for counts, places, items in ((note_counts, notes, checked.notes), (form_counts, forms, checked.forms)):
+            for place, text in items:
+                counts[text] += 1
+                if counts[text] <= _NOTED:
+                    places.setdefault(text, []).append(place)
+    usual = form_counts.most_common(1)[0][0] if form_counts else ""
+    for form in sorted(set(forms) - {usual}):
+        for place in forms[form]:
+            more = f" ({form_counts[form]} records are so)" if form_counts[form] > 1 else ""
+            tell(place, f"x is {form}, elsewhere {usual}{more}")
+    return {
+        "kind": found.kind,
+        "form": usual,
+        "files": {split: len(paths) for split, paths in found.splits.items()},
+        "records": dict(records),
+        "bytes": size,
+        "defects": len(defects),
+        "notes": [
+            {"message": text, "records": note_counts[text], "places": [place._asdict() for place in notes[text]]}
+            for text in sorted(notes)
+        ],
+        "shards": {split: shares_of(split, count) for split, count in records.items()} if shares_of else {},
+    }
+
+
+def _check_files(found: RecordSet, report: Report) -> Iterator[_Checked]:
+    progress = Progress(report, "files", len(found.files))
+
+    def check(item: Tuple[str, Path]) -> _Checked:
+        checked = _check_file(found.kind, *item)
+        progress.add()
+        return checked
+
+    return in_order(check, found.files, cores())
+
+
+def _check_file(kind: str, split: str, path: Path) -> _Checked:
+    checked = _Checked(split, 0, 0, [], [], [])
+    number = position = 0
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as raw:
+            stream = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if is_gzip(path) else raw
+            while True:
+                try:
+                    data, sound = _read_record(stream)
+                except _Broken as error:
+                    checked.defects.append((Place(str(path), number, position), str(error)))
+                    break
+                if data is None:
+                    break
+                place = Place(str(path), number, position)
+                if not sound:
+                    checked.defects.append((place, "the data has the wrong checksum"))
+                else:
+                    findings = check_record(kind, data)
+                    checked.defects.extend((place, problem) for problem in findings.problems)
+                    checked.notes.extend((place, note) for note in findings.notes)
+                    checked.forms.extend([(place, findings.form)] if findings.form else [])
+                number, position = number + 1, position + HEADER + len(data) + FOOTER
+    except OSError as error:
+        checked.defects.append((Place(str(path)), f"the file cannot be read: {error.strerror or error}"))
+        size = 0
+    return checked._replace(records=number, size=size)
+
+
+def _read_record(stream: IO[bytes]) -> Tuple[Optional[bytes], bool]:
+    """The next record, and whether it is as it was written; None at the end of the file."""
+    try:
+        header = stream.read(HEADER)
+        if not header:
+            return None, True
+        if len(header) < HEADER:
+            raise _Broken("the file ends inside a record's header")
+        length, crc = struct.unpack("<QI", header)
+        if masked_crc(header[:8]) != crc:
+            raise _Broken("the length has the wrong checksum; the rest of the file cannot be read")
+        if length > _LARGEST_RECORD:
+            raise _Broken(f"a record of {length} bytes; the rest of the file cannot be read")
+        data = stream.read(length + FOOTER)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _Broken(f"gzip cannot unpack the rest of the file: {error}") from error
+    if len(data) < length + FOOTER:
+        raise _Broken(f"the last {length + FOOTER - len(data)} bytes of the file are missing")
+    body = data[:length]
+    return body, masked_crc(body) == int.from_bytes(data[length:], "little")
+
+
+def _plan(options: Dict[str, Any]) -> Any:
+    """How the samples of a split fall to the instances of the plan that was asked about, if one was."""
+    given = [options.get(name) for name in ("instances", "replicas", "micro_batch_size")]
+    if given == [None, None, None]:
+        return None
+    instances = given[0] or 1
+    replicas, micro_size = given[1] or instances, given[2] or 1
+    if replicas % instances:
+        raise PlanError(
+            f"{replicas} replicas are not divided evenly among {instances} instances",
+            hint=f"use a multiple of {instances} for --replicas",
+        )
+
+    def shares(split: str, records: int) -> Dict[str, Any]:
+        per_step = micro_size * replicas
+        if split == "train":
+            steps = records // per_step
+            rest = {"left_out": records - steps * per_step}
+        else:
+            steps = -(-records // per_step)
+            rest = {"padded": steps * per_step - records}
+        return {"steps": steps, "instances": instances, "per_instance": steps * per_step // instances, **rest}
+
+    return shares

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ipulaunch.configs.errors import DataError, UsageError
+from ipulaunch.data_pipeline.tools import build_imagenet, verify
+
+Events = List[Dict[str, Any]]
+
+
+@pytest.fixture
+def raw(tmp_path: Path, jpeg: Callable[..., bytes], cmyk_jpeg: bytes) -> Path:
+    """Three classes of four images, among them a PNG named .JPEG, CMYK and grey; three to validate, flat."""
+    for number, synset in enumerate(("n02", "n01", "n03")):
+        folder = tmp_path / "raw" / "train" / synset
+        folder.mkdir(parents=True)
+        for image in range(4):
+            (folder / f"{synset}_{image}.JPEG").write_bytes(jpeg(6 + image, 8 + number))
+    train = tmp_path / "raw" / "train"
+    png = tf.io.encode_png(tf.fill([5, 7, 4], tf.constant(50, tf.uint8))).numpy()
+    (train / "n01" / "n01_0.JPEG").write_bytes(png)
+    (train / "n02" / "n02_0.JPEG").write_bytes(cmyk_jpeg)
+    (train / "n03" / "n03_0.JPEG").write_bytes(jpeg(channels=1))
+    flat = tmp_path / "raw" / "validation"
+    flat.mkdir()
+    for image in range(3):
+        (flat / f"val_{image}.JPEG").write_bytes(jpeg(20, 30))
+    (tmp_path / "raw" / "validation_labels.txt").write_text("n03\n1\nn02\n")
+    return tmp_path / "raw"
+
+
+def build(raw: Path, out: Path, report: Any = lambda event: None, **options: Any) -> Dict[str, Any]:
+    given = {"shards": 3, "longest_side": None, "validation_labels": None, "workers": 2, **options}
+    return build_imagenet.run({"raw": str(raw), "out": str(out), **given}, report)
+
+
+def features(out: Path, split: str) -> Dict[str, Any]:
+    paths = [str(path) for path in sorted(out.glob(f"{split}-*"))]
+    records = tf.data.TFRecordDataset(paths).as_numpy_iterator()
+    found = [tf.train.Example.FromString(record).features.feature for record in records]
+    return {one["image/filename"].bytes_list.value[0].decode(): one for one in found}
+
+
+def labels(out: Path, split: str) -> Dict[str, int]:
+    return {name: one["image/class/label"].int64_list.value[0] for name, one in features(out, split).items()}
+
+
+def contents(out: Path) -> Dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+
+
+def test_every_image_is_there_with_its_class(raw: Path, tmp_path: Path) -> None:
+    result = build(raw, tmp_path / "out")
+    assert result["images"] == {"train": 12, "validation": 3}
+    assert (result["classes"], result["shards"], result["converted"]) == (3, {"train": 3, "validation": 1}, 2)
+    assert labels(tmp_path / "out", "train") == {
+        f"n0{label}_{image}.JPEG": label for label in (1, 2, 3) for image in range(4)
+    }
+    assert labels(tmp_path / "out", "validation") == {"val_0.JPEG": 3, "val_1.JPEG": 1, "val_2.JPEG": 2}
+    checked = verify.run({"directory": str(tmp_path / "out")}, lambda event: None)
+    assert (checked["defects"], [note["message"] for note in checked["notes"]]) == (0, ["grey"])
+
+
+def test_odd_images_become_rgb_and_others_stay_as_they_are(raw: Path, tmp_path: Path) -> None:
+    build(raw, tmp_path / "out")
+    found = features(tmp_path / "out", "train")
+
+    def pixels(name: str) -> np.ndarray:
+        decoded: np.ndarray = tf.io.decode_jpeg(found[name]["image/encoded"].bytes_list.value[0]).numpy()
+        return decoded
+
+    assert pixels("n01_0.JPEG").shape == (5, 7, 3)
+    assert np.abs(pixels("n01_0.JPEG").astype(int) - 50).max() <= 2
+    assert pixels("n02_0.JPEG").shape == (8, 8, 3)
+    assert np.abs(pixels("n02_0.JPEG").mean(axis=(0, 1)) - [0, 255, 255]).max() < 8
+    original = (raw / "train" / "n01" / "n01_1.JPEG").read_bytes()
+    assert found["n01_1.JPEG"]["image/encoded"].bytes_list.value[0] == original
+
+
+def test_the_longest_side_is_limited(raw: Path, tmp_path: Path) -> None:
+    build(raw, tmp_path / "out", longest_side=15)
+    one = features(tmp_path / "out", "validation")["val_0.JPEG"]
+    assert tf.io.decode_jpeg(one["image/encoded"].bytes_list.value[0]).shape == (10, 15, 3)
+    assert (one["image/height"].int64_list.value[0], one["image/width"].int64_list.value[0]) == (10, 15)
+
+
+def test_an_interrupted_build_goes_on_and_comes_to_the_same(raw: Path, tmp_path: Path) -> None:
+    build(raw, tmp_path / "whole")
+
+    def interrupt(event: Dict[str, Any]) -> None:
+        if any((tmp_path / "out").glob("train-*")):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(raw, tmp_path / "out", interrupt, workers=1)
+    left = set(contents(tmp_path / "out")) - {".ipulaunch-build.json"}
+    assert left and left <= {f"train-{number:05}-of-00003" for number in range(3)}
+    times = {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left}
+    result = build(raw, tmp_path / "out", workers=1)
+    assert result["kept"] == len(left)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    assert {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left} == times
+
+
+@pytest.fixture(autouse=True)
+def every_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ipulaunch.data_pipeline.tools.parallel._REPORT_INTERVAL_S", 0.0)
+
+
+def test_a_build_with_other_options_is_refused(raw: Path, tmp_path: Path) -> None:
+    build(raw, tmp_path / "out")
+    with pytest.raises(UsageError, match="begun with other shards and longest side"):
+        build(raw, tmp_path / "out", shards=2, longest_side=10)
+    (raw / "train" / "n01" / "n01_3.JPEG").unlink()
+    with pytest.raises(UsageError, match="begun with other images"):
+        build(raw, tmp_path / "out")
+    with pytest.raises(UsageError, match="not an empty directory"):
+        build(raw, raw)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda raw: (raw / "train" / "n01" / "n01_1.JPEG").write_bytes(b"text"), "n01_1.JPEG cannot be decoded"),
+        (
+            lambda raw: (raw / "train" / "n01" / "n01_0.JPEG").write_bytes(b"\x89PNG\r\n\x1a\n"),
+            "n01_0.JPEG",
+        ),
+        (lambda raw: (raw / "validation_labels.txt").write_text("n01\n"), "has 1 labels, .* has 3 images"),
+        (lambda raw: (raw / "validation_labels.txt").write_text("n01 4 n02"), "'4' is no class"),
+        (lambda raw: (raw / "validation_labels.txt").unlink(), "validation_labels.txt: No such file"),
+        (lambda raw: (raw / "validation" / "n09").mkdir(), "train/ has no class of this name"),
+        (lambda raw: (raw / "train").rename(raw / "t"), "there are no class folders"),
+    ],
+    ids=["text", "png", "few labels", "wrong label", "no labels", "unknown class", "no train"],
+)
+def test_raw_data_that_cannot_be_used(spoil: Any, message: str, raw: Path, tmp_path: Path) -> None:
+    spoil(raw)
+    with pytest.raises(DataError, match=message):
+        build(raw, tmp_path / "out")
+    assert not [path for path in (tmp_path / "out").glob(".*") if path.name != ".ipulaunch-build.json"]
