@@ -21,7 +21,6 @@ EXIT_CODES = {
     5: "data: missing, damaged or of the wrong shape",
     6: "settings: a key or a value is wrong",
     7: "the job failed; the first failure is shown",
-    75: "stopped on request with a checkpoint; run it again to go on",
     130: "interrupted",
 }
 

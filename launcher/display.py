@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, TextIO
+from typing import Any, Dict, List, Mapping, Optional, TextIO
 
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.launcher.events import Progress
@@ -22,7 +25,7 @@ class Display:
     def __init__(self, stream: TextIO, output: TextIO, verbose: bool = False) -> None:
         self.stream, self.output, self.verbose = stream, output, verbose
         self.started = time.monotonic()
-        self.last_line = 0.0
+        self.last_line, self.last_update = 0.0, 0
 
     def start(self, launch: Launch, run: RunDirectory) -> None:
         plan = launch.solution.plan
@@ -46,8 +49,8 @@ class Display:
         """New records have arrived, or some time has passed."""
         self.milestones(progress, records)
         now = time.monotonic()
-        if progress.update and now - self.last_line > _PLAIN_INTERVAL_S:
-            self.last_line = now
+        if progress.update > self.last_update and now - self.last_line > _PLAIN_INTERVAL_S:
+            self.last_line, self.last_update = now, progress.update
             self.line(_position(progress))
 
     def milestones(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
@@ -56,10 +59,11 @@ class Display:
                 self.milestone(progress, record)
 
     def milestone(self, progress: Progress, record: Mapping[str, Any]) -> None:
-        self.last_line = time.monotonic()
+        self.last_line, self.last_update = time.monotonic(), progress.update
         if record["event"] == "training":
             left_out = f"; {record['left_out']} samples left out per epoch" if record["left_out"] else ""
-            self.line(f"training: {record['epochs']} epochs of {record['updates_per_epoch']} weight updates{left_out}")
+            updates = _count(record["updates_per_epoch"], "weight update")
+            self.line(f"training: {_count(record['epochs'], 'epoch')} of {updates}{left_out}")
         else:
             self.line(f"epoch {record['epoch']}/{progress.epochs}: {metrics_text(progress.metrics)}")
 
@@ -96,17 +100,28 @@ class Display:
 
     def line(self, text: str, style: str = "") -> None:
         """One line; the style is for terminals."""
-        self.stream.write(text + "\n")
-        self.stream.flush()
+        with contextlib.suppress(OSError):  # nobody listens any more; the run goes on
+            self.stream.write(text + "\n")
+            self.stream.flush()
 
 
 def make_display(verbose: bool) -> Display:
     """A picture on a terminal, plain lines elsewhere."""
-    if not sys.stderr.isatty():
-        return Display(sys.stderr, sys.stdout, verbose)
+    talk, output = (_usable(stream) for stream in (sys.stderr, sys.stdout))
+    if not talk.isatty():
+        return Display(talk, output, verbose)
     from ipulaunch.launcher.live_display import LiveDisplay
 
-    return LiveDisplay(sys.stderr, sys.stdout, verbose)
+    return LiveDisplay(talk, output, verbose)
+
+
+def _usable(stream: Optional[TextIO]) -> TextIO:
+    """The stream, in which no character is an error; a place for nothing where it was closed before we started."""
+    if stream is None:
+        return Path(os.devnull).open("w", encoding="utf-8")
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+    return stream
 
 
 def _position(progress: Progress) -> str:

@@ -62,7 +62,7 @@ class InstanceLogs:
         else:
             self.engine.write(text)
             self.engine_lines = [*self.engine_lines[-20:], text.decode(errors="replace").rstrip("\n")]
-            who = "engine"
+            return
         if self.echo:
             try:
                 self.echo(who, text.decode(errors="replace").rstrip("\n"))

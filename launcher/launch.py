@@ -157,7 +157,7 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         from ipulaunch.launcher.poprun import PoprunOptions, poprun_argv
 
         sdk = asked.sdk or engines.sdk_here(os.environ)
-        options = PoprunOptions(sdk=sdk, **common, **asked.poprun)
+        options = PoprunOptions(sdk=sdk, writes_ilds=asked.ilds is not None, **common, **asked.poprun)
         argv = poprun_argv(solution.plan, options, program)
         if asked.openmpi_version is not None:
             notes.append("for rehearsals only, without effect on a POD: --openmpi-version")
@@ -192,13 +192,13 @@ def _system(asked: Asked, catalogue: Catalogue) -> pods.System:
 def _hosts(
     asked: Asked, engine: Engine, system: pods.System, catalogue: Catalogue, need_names: bool
 ) -> Tuple[Tuple[hosts.Host, ...], str]:
-    if asked.hosts and asked.hostfile:
+    if asked.hosts is not None and asked.hostfile is not None:
         raise UsageError("--hosts and --hostfile are both given", hint="give one of them")
     names: Tuple[str, ...] = ("localhost",)
     origin = "computed"
-    if asked.hosts:
+    if asked.hosts is not None:
         names, origin = hostlist.parse(asked.hosts), "--hosts"
-    elif asked.hostfile:
+    elif asked.hostfile is not None:
         names, origin = hostlist.read_file(asked.hostfile), "--hostfile"
     elif engine.name == "poprun" and system.hosts > 1:
         if need_names:
@@ -212,7 +212,7 @@ def _hosts(
 
 def _layout(asked: Asked, engine: Engine, catalogue: Catalogue) -> hosts.Host:
     """The cores of one host: as given, as found here when this machine is to run it, else as the catalogue has it."""
-    if asked.host_layout:
+    if asked.host_layout is not None:
         return hosts.reference("", hosts.parse_layout(asked.host_layout), "--host-layout")
     if engine.name == "openmpi" or engine.is_here:
         return hosts.discover("")
@@ -246,7 +246,11 @@ def _origins(
 
 def _python(asked: Asked, engine: Engine) -> str:
     # A path of this machine means nothing on another one.
-    return asked.python or (sys.executable if engine.is_here else "python3")
+    if asked.python is not None:
+        if not asked.python:
+            raise UsageError("--python is empty", hint="is the variable that it came from set?")
+        return asked.python
+    return sys.executable if engine.is_here else "python3"
 
 
 def _environment(given: Tuple[str, ...]) -> Tuple[Tuple[str, ...], Dict[str, str]]:

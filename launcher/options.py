@@ -18,13 +18,15 @@ Decorator = Callable[[Any], Any]
 
 _CLICK_TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 
+_PATH = click.Path(path_type=Path, readable=False)  # whether it can be read is told with our own exit codes
+
 _WHERE: List[Decorator] = [
     click.option(
         "--pod", metavar="SIZE|NAME", help="The POD: 4, 8, 16, 32, 64, 128, 256, or a name such as bow-pod64."
     ),
     click.option("--ipus", type=click.IntRange(1), help="IPUs to use: a part of the POD, or a system without a name."),
     click.option("--hosts", metavar="LIST", help="Hosts: a,b or host[0-3]. Default: this machine."),
-    click.option("--hostfile", type=click.Path(path_type=Path), help="A file with one host per line."),
+    click.option("--hostfile", type=_PATH, help="A file with one host per line."),
     click.option("--host-layout", metavar="NODESxCORES", help="NUMA nodes and cores of a host, e.g. 8x16."),
     click.option("--num-ilds", "ilds", type=click.IntRange(1), help="IPU-Link domains. Default: one per 64 IPUs."),
     click.option("--oversubscribe", is_flag=True, help="Allow more instances than cores."),
@@ -32,7 +34,12 @@ _WHERE: List[Decorator] = [
 ]
 
 _POPRUN: List[Decorator] = [
-    click.option("--sdk-version", "sdk", metavar="X.Y", help="The Poplar SDK to write the poprun line for."),
+    click.option(
+        "--sdk-version",
+        "sdk",
+        metavar="X.Y",
+        help="The Poplar SDK to write the poprun line for. Default: the enabled one, else 3.4.",
+    ),
     click.option("--vipu-partition", metavar="NAME", help="V-IPU partition."),
     click.option("--vipu-server-host", metavar="HOST", help="V-IPU controller."),
     click.option("--vipu-server-port", type=click.IntRange(1, 65535), help="Its port."),
@@ -64,7 +71,7 @@ _HOW: List[Decorator] = [
 _RUN: List[Decorator] = [
     click.option("--dry-run", is_flag=True, help="Print the command and stop."),
     click.option("--json", "as_json", is_flag=True, help="Print plan and command as JSON and stop."),
-    click.option("--run-dir", type=click.Path(path_type=Path), help="Where the run lies. Default: runs/NAME-TIME."),
+    click.option("--run-dir", type=_PATH, help="Where the run lies. Default: runs/NAME-TIME."),
     click.option("--verbose", "-v", is_flag=True, help="Show the output of all instances."),
 ]
 
@@ -72,7 +79,7 @@ _FROM: List[Decorator] = [
     click.option(
         "--rehearsal/--no-rehearsal", default=None, help="The small job or the full one. Default: small on CPUs."
     ),
-    click.option("--config-path", type=click.Path(path_type=Path), help="A YAML file with settings of your own."),
+    click.option("--config-path", type=_PATH, help="A YAML file with settings of your own."),
     click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting: data.n_train=64."),
 ]
 
@@ -151,4 +158,4 @@ def asked_from(values: Dict[str, Any]) -> Asked:
     sdk = values.pop("sdk", None)
     names: Tuple[str, ...] = Asked._fields
     given = {name: values.pop(name) for name in names if name in values}
-    return Asked(**given, sdk=parse_sdk(sdk) if sdk else None, poprun=poprun)
+    return Asked(**given, sdk=None if sdk is None else parse_sdk(sdk), poprun=poprun)

@@ -26,6 +26,7 @@ class PoprunOptions(NamedTuple):
     host_subnet: Optional[str] = None
     offline_mode: bool = False
     print_topology: bool = False
+    writes_ilds: bool = False  # also where there is one: unset, the V-IPU server would decide
     mpi_global_args: Tuple[str, ...] = ()
     mpi_local_args: Tuple[str, ...] = ()
     forward: Tuple[str, ...] = ()  # names of variables the instances get
@@ -47,7 +48,7 @@ def poprun_argv(plan: Plan, options: PoprunOptions, program: Sequence[str]) -> T
     add("num-instances", plan.instances)
     add("num-replicas", plan.replicas)
     add("ipus-per-replica", plan.ipus_per_replica)
-    if plan.ilds > 1:
+    if plan.ilds > 1 or options.writes_ilds:
         add("num-ilds", plan.ilds)
     if options.sdk >= (3, 1):
         add("process-placement", "spreadnuma")

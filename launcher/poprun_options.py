@@ -63,6 +63,7 @@ OPTIONS = (
     Option("verbose", "flag"),
     Option("vv", "flag"),
 )
+_MOST_DIGITS = 9
 _SHORT = {"-H": "host", "-v": "verbose", "-vv": "vv"}
 _BOOLS = {"yes", "no", "1", "0", "true", "false", "on", "off"}
 
@@ -180,6 +181,8 @@ def _check_value(option: Option, value: str) -> None:
         return
     if not value:
         raise UsageError(f"--{option.name} is empty", hint="is the variable that it came from set?")
+    if option.kind == "int" and len(value) > _MOST_DIGITS:
+        raise UsageError(f"--{option.name} is {value}, more than any system has")
     if option.kind == "int" and not value.isdecimal() and not value.startswith("$"):
         raise UsageError(f"--{option.name} is {value!r}, expected a whole number")
     if option.kind == "bool" and value.lower() not in _BOOLS:

@@ -25,11 +25,15 @@ from ipulaunch.topology.plan import to_json
 
 def new_run_path(name: str, asked: Optional[Path]) -> Path:
     """Where a run will lie; a directory that exists is refused, so that no run writes over another."""
-    if asked is not None:
-        if asked.exists():
-            raise UsageError(f"the run directory {asked} exists", hint="name one that does not, or leave --run-dir out")
-        return asked.absolute()
-    base = Path("runs").absolute()
+    try:
+        if asked is not None:
+            if asked.exists():
+                hint = "name one that does not, or leave --run-dir out"
+                raise UsageError(f"there is a run directory {asked} already", hint=hint)
+            return asked.absolute()
+        base = Path("runs").absolute()
+    except OSError as error:
+        raise UsageError(f"the run directory cannot be made: {error.strerror}") from error
     stamp = time.strftime("%Y%m%d-%H%M%S")
     candidates = [base / f"{name}-{stamp}"] + [base / f"{name}-{stamp}-{n}" for n in range(2, 100)]
     return next(path for path in candidates if not path.exists())
@@ -54,7 +58,7 @@ def carry_out(launch: Launch, path: Path, display: Display) -> int:
     finally:
         follower.close()
         display.stop()
-    verdict = judge(run, plan, code, supervisor.signal is not None, logs.engine_lines, ours=launch.job is not None)
+    verdict = judge(run, plan, code, supervisor.signal, logs.engine_lines, ours=launch.job is not None)
     display.conclude(verdict, run, _summary(run))
     return verdict.exit_code
 
@@ -79,6 +83,9 @@ def _make_run(launch: Launch, path: Path) -> RunDirectory:
         write_whole(run.job, to_yaml(launch.job))
     shown = Command(tuple(redact(launch.command.argv)), launch.command.env)
     write_whole(run.command, shown.shell() + "\n")
+    for placement in launch.solution.plan.placements:
+        run.instance(placement.instance).mkdir()
+        run.log(placement.instance).touch()
     return run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
@@ -24,10 +25,13 @@ class Verdict:
     details: Tuple[str, ...] = ()
 
 
-def judge(run: RunDirectory, plan: Plan, code: int, interrupted: bool, engine_lines: List[str], ours: bool) -> Verdict:
+def judge(
+    run: RunDirectory, plan: Plan, code: int, stopped_by: Optional[int], engine_lines: List[str], ours: bool
+) -> Verdict:
     """The verdict from the engine's exit code and the records; `ours` are workers that must leave done.json."""
-    if interrupted:
-        return Verdict(INTERRUPTED, "interrupted: every instance was ended")
+    if stopped_by is not None:
+        name = signal.Signals(stopped_by).name
+        return Verdict(INTERRUPTED, f"interrupted by {name}: every instance was ended")
     first = _first_error(run, plan)
     if first is not None:
         instance, record = first
@@ -39,17 +43,30 @@ def judge(run: RunDirectory, plan: Plan, code: int, interrupted: bool, engine_li
     missing = [p.instance for p in plan.placements if not run.done(p.instance).exists()] if ours else []
     if code == 0 and not missing:
         return Verdict(0, "done")
+    engine = [f"engine: {line}" for line in engine_lines if line.strip()]
     if code == 0:
         headline = (
             f"{_who(plan, missing[0])} ended without its done.json ({len(missing)} of {plan.instances} have none)"
         )
-    else:
-        headline = f"the engine ended with exit code {code}" if code > 0 else f"the engine was ended by {_signal(code)}"
-        silent = f"; no record of an error on {_who(plan, missing[0])}" if missing else ""
-        headline += silent
-    details = [f"engine: {line}" for line in engine_lines if line.strip()]
-    details += _log_tail(run, missing[0]) if missing else []
-    return Verdict(JobError.exit_code, headline, tuple(details))
+        return Verdict(JobError.exit_code, headline, (*engine, *_log_tail(run, missing[0])))
+    blamed = _blamed("\n".join(engine_lines), plan)
+    if blamed is not None:
+        instance, how = blamed
+        headline = f"{_who(plan, instance)} failed first: it {how}"
+        return Verdict(JobError.exit_code, headline, tuple(_log_tail(run, instance)))
+    headline = f"the engine ended with exit code {code}" if code > 0 else f"the engine was ended by {_signal(code)}"
+    silent = f"; {_who(plan, missing[0])} has left no record" if missing else ""
+    return Verdict(JobError.exit_code, headline + silent, tuple(engine))
+
+
+def _blamed(text: str, plan: Plan) -> Optional[Tuple[int, str]]:
+    """The instance that Open MPI says ended first, and how; its number is that of the application context."""
+    killed = re.search(r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal (\d+)", text)
+    exited = re.search(r"Process name: \[.*,(\d+)\]\s+Exit code: +(\d+)", text)
+    match, how = (killed, "was ended by signal {}") if killed else (exited, "ended with exit code {}")
+    if match is None or int(match.group(1)) >= plan.instances:
+        return None
+    return int(match.group(1)), how.format(match.group(2))
 
 
 def _exit_code(record: Dict[str, Any]) -> int:

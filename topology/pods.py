@@ -44,4 +44,5 @@ def _nearest(pod: str, catalogue: Catalogue) -> str:
     if not digits:
         return f"known: {names}"
     nearest = min(sizes, key=lambda size: abs(size - int(digits)))
-    return f"the nearest is --pod {nearest}; known: {names}; other sizes: --ipus N"
+    family = "bow-pod" if "bow" in pod.lower() else ""
+    return f"the nearest is --pod {family}{nearest}; known: {names}; other sizes: --ipus N"

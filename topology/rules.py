@@ -28,6 +28,7 @@ class Numbers(NamedTuple):
     cores_per_host: Optional[int] = None
     min_cores_per_instance: int = 1
     io_bound: bool = False
+    is_rehearsal: bool = False  # on CPUs, which have no IPU-Link domains
 
     @property
     def ipus(self) -> int:
@@ -82,7 +83,7 @@ def _use_instances(n: Numbers) -> str:
         return f"use --num-instances {_nearest(n.instances, legal)}"
     if n.replicas < n.ilds:
         return f"use at least {n.ilds} replicas"
-    return f"use a number of hosts that divides the {n.replicas} replicas"
+    return f"use numbers of hosts and of IPU-Link domains that divide the {n.replicas} replicas"
 
 
 def _nearest(wanted: int, choices: List[int]) -> str:
@@ -143,7 +144,7 @@ def _r6(n: Numbers) -> Optional[Finding]:
 
 def _r7(n: Numbers) -> Optional[Finding]:
     expected = max(1, n.ipus // IPUS_PER_ILD)
-    if n.ilds == expected:
+    if n.ilds == expected or n.is_rehearsal:
         return None
     message = f"{n.ilds} IPU-Link domains for {n.ipus} IPUs: a domain holds {IPUS_PER_ILD}, so {expected} is usual"
     return Finding(

@@ -133,6 +133,7 @@ def _numbers(request: Request, replicas: int, instances: int, ilds: int) -> rule
         cores_per_host=None if request.oversubscribe else min(host.cores for host in request.hosts),
         min_cores_per_instance=request.min_cores_per_instance,
         io_bound=request.io_bound,
+        is_rehearsal=request.is_rehearsal,
     )
 
 
@@ -144,6 +145,8 @@ def _replicas(request: Request) -> Tuple[int, str]:
             hint=f"use --ipus {request.system.ipus} or fewer, or a larger POD",
         )
     if request.replicas is not None:
+        if request.replicas * depth > ipus:
+            rules.refuse(rules.Numbers(request.replicas, 1, depth, system_ipus=ipus))
         return request.replicas, f"{request.replicas * depth} of {ipus} IPUs"
     if depth not in rules.IPUS_PER_REPLICA:
         rules.refuse(rules.Numbers(replicas=1, instances=1, ipus_per_replica=depth))

@@ -19,6 +19,7 @@ def main() -> None:
         binding = bind_share(place.local_index, place.local_instances)
     except IpulaunchError as error:
         sys.exit(f"error: {error.message}\nhint: {error.hint}")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # mpirun would keep instance 0 waiting for input that never comes
     os.environ.setdefault("OMP_NUM_THREADS", str(binding.cores))
     try:
         os.execvp(program[0], program)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import random
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.configs.errors import JobError
 from ipulaunch.configs.job import Job
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
 from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords, find_files
@@ -200,6 +202,11 @@ class _Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         seconds = time.perf_counter() - self.epoch_start
         self.train_s += seconds
         means = {name: total / self.epoch_updates for name, total in self.sums.items()}
+        if not all(map(math.isfinite, means.values())):
+            raise JobError(
+                f"the loss is not finite any more after update {self.updates}: {means}",
+                hint="lower the learning rate; the last good state is the newest checkpoint",
+            )
         self.metrics = {**means, **self.validate()}
         row = {"epoch": epoch + 1, "update": self.updates, **self.metrics, "train_s": seconds}
         self.records.event("epoch", samples_per_s=self.rate(), **row)
@@ -210,9 +217,10 @@ class _Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
     def rate(self) -> float:
         """Samples per second of this instance's own replicas, compilation apart."""
-        if not self.warm_s:
-            return 0.0
-        return self.warm_updates * self.batch.global_size / self.place.instances / self.warm_s
+        updates, seconds = self.warm_updates, self.warm_s
+        if not updates:  # there was only the one that compiles
+            updates, seconds = self.updates, time.perf_counter() - self.epoch_start
+        return updates * self.batch.global_size / self.place.instances / seconds
 
 
 def _floats(logs: Any) -> Dict[str, float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from typing import Optional, Tuple
 
 import click
@@ -20,7 +22,10 @@ from ipulaunch.topology.rules import Numbers, check
 @click.argument("line", nargs=-1, type=click.UNPROCESSED, metavar="-- poprun ...")
 def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
     """Check a poprun command line: its options against the SDK, its numbers against the rules."""
-    read = read_line(line, parse_sdk(sdk) if sdk else NEWEST)
+    words = shlex.split(line[0]) if len(line) == 1 else list(line)
+    while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
+        words.pop(0)  # variables in front, as in the lines we print
+    read = read_line(words, parse_sdk(sdk) if sdk else NEWEST)
     ilds = read.number("num-ilds", 0)
     if "num-ilds" in read.options and not ilds:
         raise PlanError("0 IPU-Link domains: a job needs at least 1", hint="leave --num-ilds out")

@@ -15,6 +15,7 @@ from ipulaunch.launcher.commands.run import launch_settings, program_options
 from ipulaunch.launcher.launch import PROGRAM, choose_engine, plan_for
 from ipulaunch.launcher.options import asked_from, settings_from, settings_options, where_options
 from ipulaunch.launcher.picture import draw_plan, table
+from ipulaunch.topology.batch import updates_per_epoch
 from ipulaunch.topology.solver import Solution
 from ipulaunch.topology.table import draw
 
@@ -40,7 +41,7 @@ class Plans(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group("plan", cls=Plans, subcommand_metavar="WORKLOAD [OPTIONS]")
+@click.group("plan", cls=Plans, options_metavar="", subcommand_metavar="WORKLOAD [OPTIONS]")
 def command() -> None:
     """Show the plan for a workload, or for a program of your own: ipulaunch plan cosmoflow --pod 16 --explain"""
 
@@ -63,6 +64,7 @@ def _plan_workload(workload: str) -> click.Command:
         launch, training = resolved.settings.launch, resolved.settings.training
         asked = asked_from(values)
         solution = plan_for(workload, asked, engine, launch, training, resolved.origins, hosts_need_names=False)
+        updates_per_epoch(resolved.settings.data.n_train, solution.plan.batch, training.remainder)
         _print(solution, explain, as_json)
 
     return plan

@@ -43,14 +43,14 @@ def launch_settings(
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 def command(program: Tuple[str, ...], **values: Any) -> None:
     """Launch a PopDist program of your own: ipulaunch run --pod 16 -- python3 my_train.py --flag"""
-    if not program:
+    if not program or not program[0]:
         raise UsageError("there is no program to run", hint="ipulaunch run --pod 16 -- python3 my_train.py")
     dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
     verbose = values.pop("verbose")
     names = ("ipus_per_replica", "num_replicas", "num_instances", "io_bound", "min_cores_per_instance")
     settings = launch_settings(**{name: values.pop(name) for name in names})
     asked = asked_from(values)
-    engine = choose_engine(asked.engine, dry_run)
+    engine = choose_engine(asked.engine, dry_run or as_json)
     launch = launch_program(program, asked, engine, settings)
     if dry_run or as_json:
         print_launch(launch, as_json)

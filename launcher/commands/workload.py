@@ -21,7 +21,7 @@ def make_command(workload: str) -> click.Command:
     def command(**values: Any) -> None:
         dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
         verbose = values.pop("verbose")
-        engine = choose_engine(values["engine"], dry_run)
+        engine = choose_engine(values["engine"], dry_run or as_json)
         resolved = settings_from(workload, values, on_cpus=engine.name == "openmpi")
         asked = asked_from(values)
         if dry_run or as_json:

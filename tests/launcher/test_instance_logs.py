@@ -107,7 +107,7 @@ def test_lines_are_on_disk_at_once(run_directory: RunDirectory, make_plan: MakeP
 
 def test_echo_says_who(split: Split) -> None:
     _, echoed = split([b"[1,1]<stdout>: b\xff\n", b"mpirun: c\n", b"[1,0]<stderr>: a\n"])
-    assert echoed == [("localhost:1", "b\ufffd"), ("engine", "mpirun: c"), ("localhost:0", "a")]
+    assert echoed == [("localhost:1", "b\ufffd"), ("localhost:0", "a")]
 
 
 def test_last_words_of_the_engine_are_kept(run_directory: RunDirectory, make_plan: MakePlan) -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, Sequence
+import signal
+from typing import Any, Callable, Dict, Optional, Sequence
 
 import pytest
 
@@ -28,9 +29,15 @@ def _error(run: RunDirectory, instance: int, **fields: Any) -> None:
 
 
 def _judge(
-    run: RunDirectory, plan: Plan, code: int, *, interrupted: bool = False, said: Sequence[str] = (), ours: bool = True
+    run: RunDirectory,
+    plan: Plan,
+    code: int,
+    *,
+    stopped_by: Optional[int] = None,
+    said: Sequence[str] = (),
+    ours: bool = True,
 ) -> Verdict:
-    return judge(run, plan, code, interrupted, list(said), ours)
+    return judge(run, plan, code, stopped_by, list(said), ours)
 
 
 def test_good_run_has_every_record(run_directory: RunDirectory, plan: Plan) -> None:
@@ -93,8 +100,8 @@ def test_log_that_is_missing(run_directory: RunDirectory, plan: Plan) -> None:
 @pytest.mark.parametrize("interrupted_code", [0, 1, -15])
 def test_interrupted(interrupted_code: int, run_directory: RunDirectory, plan: Plan) -> None:
     _error(run_directory, 0)  # instances that are ended may still complain
-    verdict = _judge(run_directory, plan, interrupted_code, interrupted=True)
-    assert (verdict.exit_code, verdict.headline.split(":")[0]) == (130, "interrupted")
+    verdict = _judge(run_directory, plan, interrupted_code, stopped_by=signal.SIGTERM)
+    assert (verdict.exit_code, verdict.headline.split(":")[0]) == (130, "interrupted by SIGTERM")
 
 
 def test_only_the_engine_failed(run_directory: RunDirectory, plan: Plan) -> None:
@@ -111,6 +118,33 @@ def test_engine_failed_and_an_instance_was_silent(run_directory: RunDirectory, p
     assert verdict.exit_code == 7
     assert "exit code 1" in verdict.headline
     assert "right:1" in verdict.headline
+
+
+@pytest.mark.parametrize(
+    ("said", "how"),
+    [
+        pytest.param(
+            "prterun noticed that process rank 1 with PID 12418 on node vm exited on\nsignal 9 (Killed).",
+            "was ended by signal 9",
+            id="killed-5",
+        ),
+        pytest.param(
+            "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).",
+            "was ended by signal 9",
+            id="killed-4",
+        ),
+        pytest.param(
+            "   Process name: [prterun-vm-5347@1,1]\n   Exit code:    5", "ended with exit code 5", id="exit-5"
+        ),
+        pytest.param("  Process name: [[30754,1],1]\n  Exit code:    5", "ended with exit code 5", id="exit-4"),
+    ],
+)
+@pytest.mark.parametrize("ours", [True, False], ids=["workload", "program"])
+def test_instance_that_the_engine_blames_is_named(
+    said: str, how: str, ours: bool, run_directory: RunDirectory, plan: Plan
+) -> None:
+    verdict = _judge(run_directory, plan, 137, said=said.split("\n"), ours=ours)
+    assert (verdict.exit_code, verdict.headline) == (7, f"right:1 failed first: it {how}")
 
 
 def test_engine_that_was_killed_is_told_by_its_signal(run_directory: RunDirectory, plan: Plan) -> None:

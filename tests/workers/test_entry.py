@@ -41,11 +41,25 @@ def test_several_instances_without_mpi_are_said(tmp_path: Path) -> None:
     assert "MPI says process 0 of 1, POPDIST_* say instance 0 of 2" in done.stderr
 
 
+TINY = [
+    word
+    for text in ("data.side=4", "data.n_train=3", "data.n_valid=2", "model.n_conv_layers=1", "model.conv_size=1")
+    for word in ("--set", text)
+]
+
+
+def test_a_loss_that_is_not_finite_ends_the_job(tmp_path: Path) -> None:
+    wild = ["--set", "optimizer.name=sgd", "--set", "optimizer.learning_rate=1e30"]
+    done = start("--backend", "cpu", "--rehearsal", *TINY, *wild, cwd=tmp_path)
+    assert done.returncode == 7
+    assert "the loss is not finite any more after update 3" in done.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    assert not (run / "checkpoints").exists()
+
+
 @pytest.mark.core
 def test_started_by_hand_it_is_the_only_instance_and_makes_its_own_run(tmp_path: Path) -> None:
-    job = ["data.side=4", "data.n_train=3", "data.n_valid=2", "model.n_conv_layers=1", "model.conv_size=1"]
-    settings = [word for text in job for word in ("--set", text)]
-    done = start("--backend", "cpu", "--rehearsal", *settings, cwd=tmp_path)
+    done = start("--backend", "cpu", "--rehearsal", *TINY, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs").iterdir()
     assert done.stdout == f"run directory: runs/{run.name}\n"
