@@ -1,0 +1,122 @@
+"""CIFAR-10 and CIFAR-100: the binary and the Python batches as published, or an archive as Keras keeps them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+import numpy as np
+
+from ipulaunch.configs.errors import DataError
+from ipulaunch.data_pipeline.image_arrays import ImageArrays, Images, checked, read_npz
+from ipulaunch.data_pipeline.pickled import NotAPlainPickle, read_pickle
+
+_SHAPE = (32, 32, 3)
+_PIXELS = 3 * 32 * 32  # of an image: all of red, all of green, all of blue
+_Arrays = Tuple[np.ndarray, np.ndarray]
+
+
+class _Published(NamedTuple):
+    """How one of the two sets is published."""
+
+    name: str
+    classes: int
+    files: Dict[str, Tuple[str, ...]]  # without the ending .bin of the binary version
+    folders: Tuple[str, str]  # of the binary and of the Python version, as they are unpacked
+    label_bytes: int  # before the pixels in the binary version; the last is the label
+    label_key: str  # in the Python version
+
+
+_SETS = {
+    10: _Published(
+        "CIFAR-10",
+        10,
+        {"train": tuple(f"data_batch_{n}" for n in range(1, 6)), "validation": ("test_batch",)},
+        ("cifar-10-batches-bin", "cifar-10-batches-py"),
+        1,
+        "labels",
+    ),
+    100: _Published(
+        "CIFAR-100",
+        100,
+        {"train": ("train",), "validation": ("test",)},
+        ("cifar-100-binary", "cifar-100-python"),
+        2,
+        "fine_labels",
+    ),
+}
+
+
+class Cifar(ImageArrays):
+    """Colour images of 32x32 in 10 or 100 classes."""
+
+    def __init__(self, data_dir: Path, split: str, *, classes: int = 10, seed: int = 0, augment: bool = False) -> None:
+        super().__init__(read_images(data_dir, split, classes), seed=seed, augment=augment)
+
+
+def read_images(data_dir: Path, split: str, classes: int) -> Images:
+    """The images of a split, from the first version that is there with all its files."""
+    published = _SETS[classes]
+    names = published.files[split]
+    binary = tuple(f"{name}.bin" for name in names)
+    archive = data_dir / f"cifar{classes}.npz"
+    versions: List[Tuple[str, Tuple[str, ...], Callable[[Path, _Published], _Arrays]]] = [
+        (published.folders[0], binary, _read_binary),
+        (published.folders[1], names, _read_pickled),
+    ]
+    for folder, files, read in versions:
+        for directory in (data_dir, data_dir / folder):
+            paths = [directory / name for name in files]
+            if all(path.is_file() for path in paths):
+                return _joined(paths, published, read)
+    if archive.is_file():
+        return checked(*read_npz(archive, split), _SHAPE, classes, archive)
+    raise DataError(
+        f"there is no {published.name} in {data_dir}: expected {', '.join(binary)}, or {', '.join(names)},"
+        f" there or in {' or '.join(published.folders)}, or {archive.name}",
+        hint="the archives come from www.cs.toronto.edu/~kriz/cifar.html; unpack one there"
+        + ("; small ones: ipulaunch data make cifar10" if classes == 10 else ""),
+    )
+
+
+def _joined(paths: List[Path], published: _Published, read: Callable[[Path, _Published], _Arrays]) -> Images:
+    parts = []
+    for path in paths:
+        rows, labels = read(path, published)
+        if rows.ndim != 2 or rows.shape[1] != _PIXELS:
+            raise DataError(f"{path}: rows of {rows.shape[1:]} bytes, expected {_PIXELS}")
+        images = rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        parts.append(checked(images, labels, _SHAPE, published.classes, path))
+    return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
+
+
+def _read_binary(path: Path, published: _Published) -> _Arrays:
+    data = np.frombuffer(_bytes(path), np.uint8)
+    row = published.label_bytes + _PIXELS
+    if data.size % row:
+        raise DataError(
+            f"{path} has {data.size} bytes, expected a multiple of {row}", hint="it was cut off; unpack it again"
+        )
+    rows = data.reshape(-1, row)
+    return rows[:, published.label_bytes :], rows[:, published.label_bytes - 1]
+
+
+def _read_pickled(path: Path, published: _Published) -> _Arrays:
+    try:
+        values = read_pickle(_bytes(path))
+    except NotAPlainPickle as error:
+        raise DataError(f"{path} is not a batch of {published.name}: {error}", hint="unpack it again") from error
+    pixels, labels = values.get("data"), values.get(published.label_key)
+    if not isinstance(pixels, np.ndarray) or not isinstance(labels, list):
+        found = ", ".join(values) or "nothing"
+        raise DataError(f"{path} holds {found}, expected data and {published.label_key}")
+    if not all(isinstance(label, int) for label in labels):
+        raise DataError(f"{path}: {published.label_key} are not whole numbers")
+    return pixels, np.array(labels, np.int64)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error

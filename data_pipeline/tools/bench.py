@@ -1,0 +1,161 @@
+"""Measures the input pipeline of a workload beside one of the usual make and the limit of the machine.
+
+Every instance is a process of its own, bound to its share of the cores. All run the same pipeline at the same time;
+the pipelines take turns, several times over, so that a noisy machine is noisy for all. What counts are the ratios.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+from ipulaunch.configs.errors import DataError, JobError
+from ipulaunch.data_pipeline.tools import bench_set
+from ipulaunch.data_pipeline.tools.parallel import Report
+
+PIPELINES = ("ours", "reference", "limit")
+_ROUNDS = 3
+_WARM_UP = 0.5  # of the time that is measured after it; empties what was read ahead while nobody looked
+
+
+class Task(NamedTuple):
+    """What an instance is to measure."""
+
+    workload: str
+    data_dir: str
+    instance: int
+    instances: int
+    cores: Tuple[int, ...]
+
+
+class Reading(NamedTuple):
+    """What one instance measured of one pipeline."""
+
+    samples_per_s: float
+    first_batch_s: float
+    memory_mb: float
+
+
+def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
+    """Measure each pipeline for options["seconds"], in rounds."""
+    workload, instances = options["workload"], options["instances"]
+    pipelines: Sequence[str] = options.get("pipelines", PIPELINES)
+    seconds = options["seconds"] / _ROUNDS
+    with contextlib.ExitStack() as stack:
+        data_dir = options.get("data_dir")
+        if data_dir is None:
+            data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="ipulaunch-bench-"))
+            bench_set.make(workload, Path(data_dir), report)
+        shares = core_shares(sorted(os.sched_getaffinity(0)), instances)
+        tasks = [Task(workload, str(data_dir), n, instances, share) for n, share in enumerate(shares)]
+        connections = [stack.enter_context(_instance(task)) for task in tasks]
+        record_mb, *_ = [_answer(connection) for connection in connections]
+        readings: Dict[str, List[List[Reading]]] = {name: [] for name in pipelines}
+        for turn in range(_ROUNDS):
+            for place, name in enumerate(pipelines):
+                for connection in connections:
+                    connection.send((name, seconds))
+                readings[name].append([_answer(connection) for connection in connections])
+                done, total = turn * len(pipelines) + place + 1, _ROUNDS * len(pipelines)
+                report({"event": "progress", "what": "measurements", "done": done, "total": total})
+    cores = len({core for share in shares for core in share})
+    rows = [_row(name, readings[name], record_mb, cores) for name in pipelines]
+    return {"rows": rows, "ratios": _ratios({row["pipeline"]: row["samples_per_s"] for row in rows})}
+
+
+def core_shares(cores: Sequence[int], instances: int) -> List[Tuple[int, ...]]:
+    """The cores of each instance: as even a share as there is, or one core for several instances."""
+    if instances > len(cores):
+        return [(cores[n % len(cores)],) for n in range(instances)]
+    edges = [n * len(cores) // instances for n in range(instances + 1)]
+    return [tuple(cores[start:stop]) for start, stop in zip(edges, edges[1:])]
+
+
+def _row(name: str, rounds: List[List[Reading]], record_mb: float, cores: int) -> Dict[str, Any]:
+    rate = statistics.median(sum(each.samples_per_s for each in turn) for turn in rounds)
+    return {
+        "pipeline": name,
+        "samples_per_s": rate,
+        "mb_per_s": rate * record_mb,
+        "per_core": rate / cores,
+        "first_batch_s": statistics.median(max(each.first_batch_s for each in turn) for turn in rounds),
+        "memory_mb": max(sum(each.memory_mb for each in turn) for turn in rounds),
+    }
+
+
+def _ratios(rates: Dict[str, float]) -> Dict[str, float]:
+    return {f"ours / {name}": rates["ours"] / rates[name] for name in ("reference", "limit") if name in rates}
+
+
+@contextlib.contextmanager
+def _instance(task: Task) -> Iterator[Connection]:
+    """A process that answers with the size of a record, and then to each pipeline's name with a reading of it."""
+    # A fresh interpreter: it must be bound before TensorFlow is imported and counts the cores.
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_measure_on_request, args=(theirs, task), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        ours.close()
+        process.join(10)
+        process.terminate()
+
+
+def _answer(connection: Connection) -> Any:
+    try:
+        answer = connection.recv()
+    except EOFError:
+        raise JobError("an instance of the measurement ended early", hint="its last words are above") from None
+    if isinstance(answer, dict):
+        raise DataError(answer["message"], hint=answer["hint"])
+    return answer
+
+
+def _measure_on_request(connection: Connection, task: Task) -> None:
+    os.sched_setaffinity(0, task.cores)
+    from ipulaunch.data_pipeline.tools.bench_pipelines import bound_tensorflow, open_pipelines
+
+    bound_tensorflow(len(task.cores))
+    try:
+        pipelines, record_mb = open_pipelines(task)
+        connection.send(record_mb)
+        with contextlib.suppress(EOFError):
+            while True:
+                name, seconds = connection.recv()
+                connection.send(_measure(pipelines[name](), seconds))
+    except DataError as error:
+        connection.send({"message": error.message, "hint": error.hint})
+
+
+def _measure(batches: Iterator[int], seconds: float) -> Reading:
+    """Take batches, each a number of samples, for some time."""
+    start = time.perf_counter()
+    next(batches)
+    first_batch_s = time.perf_counter() - start
+    _take(batches, _WARM_UP * seconds)
+    samples, elapsed = _take(batches, seconds)
+    return Reading(samples / elapsed, first_batch_s, _memory_mb())
+
+
+def _take(batches: Iterator[int], seconds: float) -> Tuple[int, float]:
+    start = now = time.perf_counter()
+    samples = 0
+    while now < start + seconds:
+        samples += next(batches)
+        now = time.perf_counter()
+    return samples, now - start
+
+
+def _memory_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
