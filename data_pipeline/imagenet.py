@@ -7,7 +7,7 @@ resize is TensorFlow's float one on uint8 pixels, rounded: its ops that keep uin
 bilinear) took a third longer with TensorFlow 2.15 and 2.21. `fancy_upscaling` stays on: without it, decoding crops
 ended TensorFlow 2.6 with a damaged heap.
 
-Measured on two cores, this is no faster than the usual pipeline (0.8 to 0.9 of it). Decoding and scaling from memory
+Measured on two busy cores, this is slower than the usual pipeline (0.5 to 0.9 of it). Decoding and scaling from memory
 took two thirds of its processor time; the rest goes into reading, checking and placing the records in Python.
 """
 
@@ -66,6 +66,7 @@ class ImagenetRecords(Source):
     """Samples of a split, fetched by number, cropped, flipped if `augment`, and scaled to 224x224."""
 
     replaces_bad = False  # a sample that cannot be read is replaced by its neighbour
+    met: Optional[DataError]
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class ImagenetRecords(Source):
         self.recent: Deque[np.ndarray] = collections.deque(maxlen=1)  # numbers of the micro-batches read last
 
     @property
-    def error(self) -> Optional[DataError]:  # type: ignore[override]
+    def error(self) -> Optional[DataError]:
         """The first error met. The decoder's own do not say where, so they are looked for in what was read last."""
         self.met = self.met or self._undecodable()
         return self.met

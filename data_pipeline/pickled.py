@@ -7,7 +7,7 @@ and one array, whose construction is recognised by its names and done here. Anyt
 from __future__ import annotations
 
 import pickletools
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, cast
 
 import numpy as np
 
@@ -91,8 +91,8 @@ def _text(key: Any) -> str:
 def _run(data: bytes) -> Any:
     stack: List[Any] = []
     memo: Dict[int, Any] = {}
-    for opcode, argument, position in pickletools.genops(data):
-        name = opcode.name
+    for opcode, given, position in pickletools.genops(data):
+        name, argument = opcode.name, cast(Any, given)
         if name in _IGNORED:
             continue
         if name == "STOP":

@@ -69,8 +69,10 @@ def _ours(source: Source, task: Task) -> Iterator[int]:
     batch = Batch(_MICRO_SIZES[task.workload], task.instances, 1)
     place = Place(task.instance, task.instances, task.instance, task.instances, task.instance, 1, task.instances, 1)
     threads = len(task.cores)
-    options = {"shuffle": Shuffle(0), "epochs": _EPOCHS, "by_replica": False, "threads": threads}
-    for inputs, *_ in training_stream(source, batch, place, **options):
+    stream = training_stream(
+        source, batch, place, shuffle=Shuffle(0), epochs=_EPOCHS, by_replica=False, threads=threads
+    )
+    for inputs, *_ in stream:
         yield int(inputs.shape[0])
 
 
