@@ -9,7 +9,7 @@ EXTRAS ?= cpu,test
 TWIN_PYTHON ?= $(shell .ci/find-python 3.8)
 NEWEST_PYTHON ?= $(shell .ci/find-python 3.13 3.12)
 
-.PHONY: help demo test test-core test-twin test-newest core-twin core-newest lint clean
+.PHONY: help demo test test-core test-twin test-newest core-twin core-newest lint learn clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -46,6 +46,9 @@ lint: ## ruff and mypy
 	.venv-lint/bin/ruff check .
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
+
+learn: $(VENV)/.ready ## train on small made sets and check that it learns
+	$(BIN)/python benchmarks/learn.py
 
 clean: ## remove what make made
 	rm -rf .venv .venv-lint .venv-twin .venv-newest build *.egg-info

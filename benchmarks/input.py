@@ -12,7 +12,7 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from ipulaunch.data_pipeline.tools import bench_set
 from ipulaunch.data_pipeline.tools.bench import run
@@ -38,7 +38,9 @@ def main() -> None:
             bench_set.make(workload, Path(directory), quiet)
             options = {"workload": workload, "data_dir": directory, "seconds": seconds}
             show(workload, run({**options, "instances": 1}, quiet), targets)
-            print(f"  two instances / one: {scaling(options):.2f} (target {SCALING_TARGET})", flush=True)
+            for name, ratio in scaling(options).items():
+                target = f" (target {SCALING_TARGET})" if name == "ours" else ""
+                print(f"  two instances / one, {name}: {ratio:.2f}{target}", flush=True)
 
 
 def show(workload: str, result: Dict[str, Any], targets: Dict[str, float]) -> None:
@@ -52,22 +54,23 @@ def show(workload: str, result: Dict[str, Any], targets: Dict[str, float]) -> No
         print(f"  {name}: {result['ratios'][name]:.2f} (target {target})", flush=True)
 
 
-def scaling(options: Dict[str, Any]) -> float:
-    """Two instances on a core each against one on one core, in turns."""
+def scaling(options: Dict[str, Any]) -> Dict[str, float]:
+    """Two instances on a core each against one on one core, in turns; of the limit too, which is the machine's own."""
     allowed = os.sched_getaffinity(0)
     cores = sorted(allowed)[:2]
     if len(cores) < 2:
-        return float("nan")
-    rates: Dict[int, List[float]] = {1: [], 2: []}
+        return {}
+    pipelines = ["ours", "limit"]
+    rates: Dict[Tuple[str, int], List[float]] = {(name, count): [] for name in pipelines for count in (1, 2)}
     try:
         for _ in range(SCALING_ROUNDS):
-            for instances, found in rates.items():
+            for instances in (1, 2):
                 os.sched_setaffinity(0, cores[:instances])
-                only_ours = {**options, "instances": instances, "pipelines": ["ours"]}
-                found.append(run(only_ours, quiet)["rows"][0]["samples_per_s"])
+                for row in run({**options, "instances": instances, "pipelines": pipelines}, quiet)["rows"]:
+                    rates[row["pipeline"], instances].append(row["samples_per_s"])
     finally:
         os.sched_setaffinity(0, allowed)
-    return statistics.median(rates[2]) / statistics.median(rates[1])
+    return {name: statistics.median(rates[name, 2]) / statistics.median(rates[name, 1]) for name in pipelines}
 
 
 if __name__ == "__main__":

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.schema import section, setting
-from ipulaunch.configs.sections import Launch, Optimizer, Training
+from ipulaunch.configs.workload import WorkloadSettings
 
 
 @dataclass(frozen=True)
 class CosmoflowModel:
     """The published network: conv blocks that halve the volume, two dense layers, one output per target."""
 
-    conv_size: int = setting(
-        16, "channels of the first block; doubled in each further one", flag="--conv-size", at_least=1
+    name: str = setting(
+        "cosmoflow",
+        "the published network, or its first version: equal channels, no padding, dropout before dense layers",
+        flag="--model",
+        choices=("cosmoflow", "cosmoflow_v1"),
     )
+    conv_size: int = setting(
+        16, "channels of the first block; doubled in each further one, except in the first version",
+        flag="--conv-size", at_least=1,
+    )  # fmt: skip
     kernel_size: int = setting(2, "side of the convolution kernels", flag="--kernel-size", at_least=1)
     n_conv_layers: int = setting(5, "convolution blocks", flag="--n-conv-layers", at_least=1)
     fc1_size: int = setting(128, "units of the first dense layer", flag="--fc1-size", at_least=1)
@@ -41,6 +48,12 @@ class CosmoflowData:
         None,
         "the published records: train/ and validation/ in this directory; without it samples are made up",
         flag="--data-dir",
+    )
+    synthetic_data: Optional[str] = setting(
+        None,
+        "made-up samples: from the host, or inside the training step",
+        flag="--synthetic-data",
+        choices=("cpu", "ipu"),
     )
     stage_dir: Optional[str] = setting(
         None, "a disk of each host to copy the records to before training", flag="--stage-dir"
@@ -69,21 +82,19 @@ class CosmoflowData:
     )
     targets: int = setting(4, "cosmological parameters to predict", at_least=1)
 
+    def __post_init__(self) -> None:
+        if self.data_dir is not None and self.synthetic_data is not None:
+            raise SettingsError("--data-dir and --synthetic-data are both given", hint="give one of them")
+
 
 @dataclass(frozen=True)
-class CosmoflowSettings:
+class CosmoflowSettings(WorkloadSettings):
     """Everything a CosmoFlow run is made from."""
 
-    launch: Launch = section(Launch)
     data: CosmoflowData = section(CosmoflowData)
     model: CosmoflowModel = section(CosmoflowModel)
-    optimizer: Optimizer = section(Optimizer)
-    training: Training = section(Training)
 
-    def __post_init__(self) -> None:
-        side, blocks = self.data.side, self.model.n_conv_layers
-        if side >> blocks == 0:
-            raise SettingsError(
-                f"{blocks} convolution blocks halve a side of {side} voxels to nothing",
-                hint=f"use a data.side of at least {2**blocks}, or fewer model.n_conv_layers",
-            )
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """The shape of one sample."""
+        return (self.data.side, self.data.side, self.data.side, self.data.channels)

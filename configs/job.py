@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any, Dict, List, NamedTuple
 
 import yaml
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.schema import build, leaves
+from ipulaunch.configs.schema import build, leaves, plain, plain_value, value_of
 from ipulaunch.configs.tree import Given, assignment, parse_yaml
 from ipulaunch.configs.workloads import Resolved, schema_of
 
@@ -25,7 +24,7 @@ class Job(NamedTuple):
 def to_yaml(job: Job) -> str:
     """The job as text; from_yaml() gives back an equal job."""
     data: Dict[str, Any] = {"workload": job.workload, "backend": job.backend}
-    data["settings"] = dataclasses.asdict(job.settings)
+    data["settings"] = plain(job.settings)
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
 
 
@@ -43,14 +42,11 @@ def from_yaml(text: str, name: str) -> Job:
 
 
 def set_options(resolved: Resolved) -> List[str]:
-    """The --set options that turn the shipped settings into these, so that a worker line stands alone."""
-    options: List[str] = []
+    """The options that turn the shipped settings into these, so that a worker line stands alone."""
+    options: List[str] = ["--config", resolved.config] if resolved.config else []
     for leaf in leaves(type(resolved.settings)):
-        origin = resolved.origins[leaf.key]
-        if origin != "default" and not origin.startswith("configs/"):
-            value: Any = resolved.settings
-            for name in leaf.key.split("."):
-                value = getattr(value, name)
+        if leaf.key in resolved.given:
+            value = plain_value(value_of(resolved.settings, leaf.key))
             options += ["--set", f"{leaf.key}={_written(leaf.key, value)}"]
     return options
 

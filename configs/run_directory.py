@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+RUNS = "runs"  # where runs lie when no other place is named
+
 
 @dataclass(frozen=True)
 class RunDirectory:
@@ -30,12 +32,23 @@ class RunDirectory:
         return self.path / "metrics.jsonl"
 
     @property
+    def history(self) -> Path:
+        return self.path / "history.csv"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
     def summary(self) -> Path:
         return self.path / "summary.json"
 
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    def curves(self, ending: str) -> Path:
+        return self.path / f"curves.{ending}"
 
     def instance(self, index: int) -> Path:
         return self.path / f"instance-{index:03}"

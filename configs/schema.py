@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from fractions import Fraction
 from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, Union
 
 from ipulaunch.configs.errors import SettingsError, near_miss
@@ -21,10 +23,14 @@ def setting(
     at_least: Optional[float] = None,
     below: Optional[float] = None,
     above: Optional[float] = None,
+    ipu_only: bool = False,
 ) -> Any:
-    """A value of a settings dataclass: its default, what it means, its limits and its own option, if it has one."""
+    """A value of a settings dataclass: its default, what it means, its limits and its own option, if it has one.
+
+    What is `ipu_only` has no meaning on a CPU: a rehearsal records it and says so.
+    """
     limits = {"choices": choices, "at_least": at_least, "below": below, "above": above}
-    return dataclasses.field(default=default, metadata={"help": help, "flag": flag, **limits})
+    return dataclasses.field(default=default, metadata={"help": help, "flag": flag, "ipu_only": ipu_only, **limits})
 
 
 def section(cls: Type[S]) -> S:
@@ -50,6 +56,23 @@ def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
             yield from leaves(field.metadata["section"], key + ".")
         else:
             yield Leaf(key, str(field.type), field.default, field.metadata)
+
+
+def value_of(settings: object, key: str) -> Any:
+    """The value of a setting under its dotted key."""
+    return functools.reduce(getattr, key.split("."), settings)
+
+
+def plain(settings: Any) -> Dict[str, Any]:
+    """The settings as values that YAML has; build() gives back equal settings."""
+    return dataclasses.asdict(settings, dict_factory=lambda items: {key: plain_value(value) for key, value in items})
+
+
+def plain_value(value: object) -> object:
+    """A setting's value as YAML has it."""
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Fraction) else value
 
 
 def build(cls: Type[S], tree: Tree, origins: Dict[str, str]) -> S:
@@ -104,7 +127,7 @@ def _first_origin(value: Union[Given, Tree, None]) -> str:
 
 def _checked(key: str, kind: str, given: Given, about: Mapping[str, Any]) -> object:
     try:
-        value = _KINDS[kind](given.value)
+        value = _KINDS[kind](_chosen(given.value, about["choices"]))
         if value is None or _within(value, about):
             return value
     except (TypeError, ValueError, OverflowError):
@@ -113,6 +136,13 @@ def _checked(key: str, kind: str, given: Given, about: Mapping[str, Any]) -> obj
     choices = about["choices"]
     hint = near_miss(str(given.value), choices) if choices else about["help"]
     raise SettingsError(message, hint=hint)
+
+
+def _chosen(value: object, choices: Tuple[str, ...]) -> object:
+    """The choice that is meant, in any case of letters; YAML 1.1 reads a bare ON or OFF as true or false."""
+    if isinstance(value, bool) and "on" in choices:
+        value = "on" if value else "off"
+    return next((choice for choice in choices if choice.lower() == str(value).lower()), value)
 
 
 def _within(value: Any, about: Mapping[str, Any]) -> bool:
@@ -131,13 +161,9 @@ def _within(value: Any, about: Mapping[str, Any]) -> bool:
 
 def _expected(kind: str, about: Mapping[str, Any]) -> str:
     words = "one of " + ", ".join(about["choices"]) if about["choices"] else _WORDS[kind]
-    if about["at_least"] is not None:
-        words += f" of at least {about['at_least']:g}"
-    if about["above"] is not None:
-        words += f" above {about['above']:g}"
-    if about["below"] is not None:
-        words += f" below {about['below']:g}"
-    return words
+    limits = {"at_least": "of at least", "above": "above", "below": "below"}
+    found = [f"{text} {about[name]:g}" for name, text in limits.items() if about[name] is not None]
+    return " ".join([words, " and ".join(found)]) if found else words
 
 
 def _whole(value: object) -> int:
@@ -170,6 +196,28 @@ def _text(value: object) -> str:
     return value
 
 
+def _fraction(value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError
+    for part in str(value).split("/"):
+        _number(part)  # no infinities, and nothing with a million digits
+    try:
+        return Fraction(value).limit_denominator(1_000_000)  # 0.1 is a tenth
+    except ZeroDivisionError:
+        raise ValueError from None
+
+
+def _several(inner: Callable[[object], object]) -> Callable[[object], object]:
+    """A list, also as words with commas, or one value alone."""
+
+    def read(value: object) -> object:
+        if isinstance(value, str):
+            value = [word.strip() for word in value.split(",")]
+        return tuple(map(inner, value)) if isinstance(value, (list, tuple)) else (inner(value),)
+
+    return read
+
+
 def _optional(inner: Callable[[object], object]) -> Callable[[object], object]:
     return lambda value: None if value is None else inner(value)
 
@@ -179,9 +227,14 @@ _KINDS: Dict[str, Callable[[object], object]] = {
     "float": _number,
     "bool": _yes_no,
     "str": _text,
+    "Optional[bool]": _optional(_yes_no),
     "Optional[int]": _optional(_whole),
     "Optional[float]": _optional(_number),
     "Optional[str]": _optional(_text),
+    "Fraction": _fraction,
+    "Tuple[int, ...]": _several(_whole),
+    "Tuple[float, ...]": _several(_number),
+    "Tuple[str, ...]": _several(_text),
 }
 
 _WORDS = {
@@ -189,7 +242,12 @@ _WORDS = {
     "float": "a number",
     "bool": "true or false",
     "str": "text",
+    "Optional[bool]": "true or false",
     "Optional[int]": "a whole number",
     "Optional[float]": "a number",
     "Optional[str]": "text",
+    "Fraction": "a number or a fraction (1/2)",
+    "Tuple[int, ...]": "whole numbers",
+    "Tuple[float, ...]": "numbers",
+    "Tuple[str, ...]": "a list of names",
 }

@@ -1,41 +1,105 @@
-"""The groups of settings that workloads share."""
+"""The groups of settings that say what runs: the launch, the pipeline, the training."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from fractions import Fraction
+from typing import Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.schema import setting
+from ipulaunch.configs.wording import counted
+
+_ONCE = Fraction(1)
 
 
 @dataclass(frozen=True)
 class Launch:
     """What the workload asks of the plan."""
 
-    ipus_per_replica: int = setting(1, "IPUs one replica of the model takes", flag="--ipus-per-replica", at_least=1)
+    ipus_per_replica: Optional[int] = setting(
+        None, "IPUs one replica takes; without it, one for each pipeline stage", flag="--ipus-per-replica", at_least=1
+    )
     num_replicas: Optional[int] = setting(
         None, "data-parallel copies of the model, over all instances", flag="--num-replicas", at_least=1
     )
     num_instances: Optional[int] = setting(None, "host processes, over all hosts", flag="--num-instances", at_least=1)
+    single: bool = setting(False, "whether one replica runs when no POD is named")
     io_bound: bool = setting(False, "whether the host's input work, not the IPU, limits the speed")
     min_cores_per_instance: int = setting(4, "cores below which an instance cannot feed its replicas", at_least=1)
 
 
 @dataclass(frozen=True)
+class Pipeline:
+    """How a model is divided into stages, each on an IPU."""
+
+    splits: Tuple[str, ...] = setting(
+        (), "a layer that is the last of its pipeline stage; give it once for each", flag="--pipeline-splits"
+    )
+    device_mapping: Tuple[int, ...] = setting(
+        (), "the IPU of each stage, in order; without it, stage k is on IPU k", flag="--device-mapping", at_least=0
+    )
+    schedule: str = setting(
+        "Grouped",
+        "the order in which stages run forward and backward",
+        flag="--pipeline-schedule",
+        choices=("Grouped", "Interleaved", "Sequential"),
+    )
+    validation_model: bool = setting(
+        False,
+        "validate with the same stages as in training",
+        flag="--pipeline-validation-model/--no-pipeline-validation-model",
+    )
+
+    def __post_init__(self) -> None:
+        if not self.device_mapping:
+            return
+        if len(self.device_mapping) != self.stages:
+            raise SettingsError(
+                f"the device mapping names {counted(len(self.device_mapping), 'IPU')} for"
+                f" {counted(self.stages, 'pipeline stage')}",
+                hint="name an IPU for each stage: one more than there are splits",
+            )
+        gaps = sorted(set(range(self.ipus)) - set(self.device_mapping))
+        if gaps:
+            mapping = ", ".join(map(str, self.device_mapping))
+            raise SettingsError(
+                f"the device mapping {mapping} leaves out IPU {gaps[0]} of {self.ipus}",
+                hint="IPUs are counted from 0, without gaps",
+            )
+
+    @property
+    def stages(self) -> int:
+        return len(self.splits) + 1
+
+    @property
+    def ipus(self) -> int:
+        """The IPUs the stages are on."""
+        return max(self.device_mapping) + 1 if self.device_mapping else self.stages
+
+
+@dataclass(frozen=True)
 class Training:
-    """How long, and in which batches."""
+    """How long, in which batches, and when the host hears of it."""
 
     num_epochs: int = setting(1, "passes over the training samples", flag="--num-epochs", at_least=1)
     micro_batch_size: int = setting(
         1, "samples of one replica in one accumulation step", flag="--micro-batch-size", at_least=1
     )
+    validation_micro_batch_size: Optional[int] = setting(
+        None, "the micro-batch of validation; without it, that of training", flag="--validation-micro-batch-size",
+        at_least=1,
+    )  # fmt: skip
     gradient_accumulation_count: Optional[int] = setting(
         None, "micro-batches per replica and weight update", flag="--gradient-accumulation-count", at_least=1
     )
     global_batch_size: Optional[int] = setting(
         None, "samples per weight update, instead of the accumulation count", flag="--global-batch-size", at_least=1
     )
+    weight_updates_per_epoch: Optional[int] = setting(
+        None, "count so many weight updates as an epoch, instead of a pass", flag="--weight-updates-per-epoch",
+        at_least=1,
+    )  # fmt: skip
     remainder: str = setting(
         "drop",
         "what becomes of samples that fill no global batch: left out, filled up from the next epoch, or padded",
@@ -51,26 +115,64 @@ class Training:
         "the same bits on any number of cores and instances; one thread per operation",
         flag="--deterministic/--no-deterministic",
     )
-    validation: bool = setting(True, "validate after every epoch", flag="--validation/--no-validation")
-    checkpoints: bool = setting(True, "write a checkpoint after every epoch", flag="--checkpoints/--no-checkpoints")
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """How gradients become weight updates."""
-
-    name: str = setting("sgd", "the optimizer", flag="--optimizer", choices=("adadelta", "adam", "sgd"))
-    learning_rate: float = setting(0.01, "the learning rate", flag="--learning-rate", above=0)
-    lr_scaling: str = setting(
-        "none",
-        "how the learning rate grows with the replicas",
-        flag="--lr-scaling",
-        choices=("none", "linear", "sqrt"),
+    precision: str = setting(
+        "32.32",
+        "bits of the computation and of the weights",
+        flag="--precision",
+        choices=("16.16", "16.32", "32.32"),
     )
-    momentum: float = setting(0.0, "momentum, for sgd", flag="--momentum", at_least=0, below=1)
+    training: bool = setting(True, "train; without it, only validate", flag="--training/--no-training")
+    validation: bool = setting(
+        True, "evaluate every checkpoint of the run after training", flag="--validation/--no-validation"
+    )
+    target_accuracy: Optional[float] = setting(
+        None, "a validation accuracy; the first checkpoint that reaches it is named", flag="--target-accuracy", above=0
+    )
+    logs_per_epoch: Fraction = setting(
+        _ONCE, "how often metrics are written; 1/2 is every second epoch, 0 once at the end",
+        flag="--logs-per-epoch", at_least=0,
+    )  # fmt: skip
+    ckpts_per_epoch: Fraction = setting(
+        _ONCE, "how often a checkpoint is written; 1/2 is every second epoch, 0 never",
+        flag="--ckpts-per-epoch", at_least=0,
+    )  # fmt: skip
+    first_ckpt_epoch: int = setting(0, "the epoch after which checkpoints begin", flag="--first-ckpt-epoch", at_least=0)
+    keep_checkpoints: Optional[int] = setting(
+        None, "keep only so many of the newest checkpoints, and the best", flag="--keep-checkpoints", at_least=1
+    )
+    checkpoint_input_dir: Optional[str] = setting(
+        None, "with --no-training: where the checkpoints to evaluate are", flag="--checkpoint-input-dir"
+    )
+    checkpoint_output_dir: Optional[str] = setting(
+        None, "where checkpoints go; without it, into the run directory", flag="--checkpoint-output-dir"
+    )
+    resume: Optional[str] = setting(
+        None, "continue from the newest whole checkpoint of a run or directory; auto: of the newest run",
+        flag="--resume",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        if self.momentum and self.name != "sgd":
+        if not self.training and not self.validation:
             raise SettingsError(
-                f"momentum {self.momentum:g} with {self.name}, which has none", hint="use --optimizer sgd"
+                "neither training nor validation is asked for", hint="leave out --no-training or --no-validation"
+            )
+        if self.training and self.checkpoint_input_dir is not None:
+            raise SettingsError(
+                "--checkpoint-input-dir is for evaluation, and this is a training",
+                hint="add --no-training, or use --resume to continue a training",
+            )
+        if not self.training and self.resume is not None:
+            raise SettingsError(
+                "--resume continues a training, and --no-training is given", hint="use --checkpoint-input-dir"
+            )
+        if self.target_accuracy is not None and self.target_accuracy > 1:
+            raise SettingsError(
+                f"a target accuracy of {self.target_accuracy:g} is never reached",
+                hint=f"accuracies go from 0 to 1: {self.target_accuracy:g} % is {self.target_accuracy / 100:g}",
+            )
+        if self.first_ckpt_epoch >= self.num_epochs and self.first_ckpt_epoch and self.ckpts_per_epoch:
+            raise SettingsError(
+                f"checkpoints begin after epoch {self.first_ckpt_epoch}, and the training has"
+                f" {counted(self.num_epochs, 'epoch')}",
+                hint=f"use --first-ckpt-epoch {self.num_epochs - 1} or less",
             )

@@ -190,3 +190,23 @@ def merge(*layers: Tree) -> Tree:
             below = merged.get(key)
             merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
+
+
+def flat(tree: Tree, prefix: str = "") -> Dict[str, Given]:
+    """Every value of a tree under its dotted key."""
+    found: Dict[str, Given] = {}
+    for key, value in tree.items():
+        found.update({prefix + key: value} if isinstance(value, Given) else flat(value, f"{prefix}{key}."))
+    return found
+
+
+def without(tree: Tree, key: str) -> Tree:
+    """The tree without one value."""
+    first, _, rest = key.partition(".")
+    below = tree.get(first)
+    kept: Tree = {name: value for name, value in tree.items() if name != first}
+    if rest and isinstance(below, dict):
+        kept[first] = without(below, rest)
+    elif rest and below is not None:
+        kept[first] = below
+    return kept

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence
 
-from ipulaunch.configs.cosmoflow import CosmoflowSettings
-from ipulaunch.configs.errors import UsageError, near_miss
+from ipulaunch.configs.errors import SettingsError, UsageError, near_miss
 from ipulaunch.configs.schema import build, check
-from ipulaunch.configs.tree import Given, Tree, from_environment, merge, read_yaml
+from ipulaunch.configs.tree import Given, Tree, flat, from_environment, merge, read_yaml, without
 
-# Name of the workload, its schema, and the line shown in the help.
-WORKLOADS: Dict[str, type] = {"cosmoflow": CosmoflowSettings}
-SUMMARIES = {"cosmoflow": "Train CosmoFlow: cosmological parameters from 3-D matter distributions."}
+# The workloads: the module and the name of their settings, loaded when they are needed, and the line in the help.
+_SCHEMAS = {
+    "cosmoflow": ("cosmoflow", "CosmoflowSettings"),
+    "imagenet": ("images", "ImageSettings"),
+    "cifar10": ("images", "ImageSettings"),
+    "cifar100": ("images", "ImageSettings"),
+    "mnist": ("images", "ImageSettings"),
+}
+SUMMARIES = {
+    "cosmoflow": "Train CosmoFlow: cosmological parameters from 3-D matter distributions.",
+    "imagenet": "Train a ResNet on ImageNet, replicated or as a pipeline.",
+    "cifar10": "Train a ResNet or the Keras CNN on CIFAR-10.",
+    "cifar100": "Train a ResNet or the Keras CNN on CIFAR-100.",
+    "mnist": "Train the Keras walk-through network on MNIST or Fashion-MNIST.",
+}
+WORKLOADS = tuple(_SCHEMAS)
+
+# Each says the same thing in two ways: who gives one means it instead of the other in a file below.
+_ONE_OF_TWO = (
+    ("training.gradient_accumulation_count", "training.global_batch_size"),
+    ("data.dataset_path", "data.synthetic_data"),
+    ("data.data_dir", "data.synthetic_data"),
+)
 
 
 class Resolved(NamedTuple):
@@ -22,41 +43,74 @@ class Resolved(NamedTuple):
     settings: Any
     origins: Mapping[str, str]
     rehearsal: bool
+    config: Optional[str]  # the preset
+    given: FrozenSet[str]  # the keys that are neither defaults nor shipped
 
 
 def schema_of(workload: str) -> type:
     """The settings dataclass of a workload."""
-    if workload not in WORKLOADS:
+    if workload not in _SCHEMAS:
         raise UsageError(f"there is no workload {workload}", hint=near_miss(workload, WORKLOADS))
-    return WORKLOADS[workload]
+    module, name = _SCHEMAS[workload]
+    schema: type = getattr(importlib.import_module(f"ipulaunch.configs.{module}"), name)
+    return schema
+
+
+def presets(workload: str) -> Dict[str, Path]:
+    """The published configurations of a workload, by name."""
+    directory = Path(__file__).with_name("presets") / workload
+    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
 
 
 def resolve(
     workload: str,
     *,
     rehearsal: bool,
+    config: Optional[str] = None,
     config_path: Optional[Path] = None,
     environ: Optional[Mapping[str, str]] = None,
     overrides: Sequence[Tree] = (),
 ) -> Resolved:
-    """The settings in force: shipped file < your file < environment < command line.
+    """The settings in force: shipped file < preset < your file < environment < command line.
 
     In a rehearsal each file's own `rehearsal:` section is laid over it.
     """
     schema = schema_of(workload)
-    shipped = Path(__file__).with_name(f"{workload}.yaml")
-    layers = _layers(read_yaml(shipped, shown_as=f"configs/{shipped.name}"), rehearsal)
+    base = Path(__file__).with_name(f"{workload}.yaml")
+    shipped = _layers(read_yaml(base, shown_as=f"configs/{base.name}"), rehearsal)
+    if config is not None:
+        known = presets(workload)
+        if config not in known:
+            hint = near_miss(config, known) if known else "it has none: leave --config out"
+            raise SettingsError(f"{workload} has no preset {config}", hint=hint)
+        shown_as = f"configs/presets/{workload}/{config}.yaml"
+        shipped += _layers(read_yaml(known[config], shown_as=shown_as), rehearsal)
+    yours: List[Tree] = []
     if config_path is not None:
-        yours = read_yaml(config_path)
-        for layer in _layers(yours, rehearsal=True):  # a wrong line shows at once, whatever hides it now
+        read = read_yaml(config_path)
+        for layer in _layers(read, rehearsal=True):  # a wrong line shows at once, whatever hides it now
             check(schema, layer)
-        layers += _layers(yours, rehearsal)
-    tree = merge(*layers, from_environment(environ or {}), *overrides)
+        yours = _layers(read, rehearsal)
+    below = functools.reduce(over, shipped)
+    tree = functools.reduce(over, [below, *yours, from_environment(environ or {}), merge(*overrides)])
     origins: Dict[str, str] = {}
-    return Resolved(workload, build(schema, tree, origins), origins, rehearsal)
+    settings: Any = build(schema, tree, origins)
+    own = flat(below)
+    given = frozenset(key for key, value in flat(tree).items() if own.get(key) is not value)
+    return Resolved(workload, settings, origins, rehearsal, config, given)
 
 
-def _layers(tree: Tree, rehearsal: bool) -> list[Tree]:
+def over(below: Tree, above: Tree) -> Tree:
+    """One layer over others; what it says instead of something below takes that away."""
+    given = {key for key, value in flat(above).items() if value.value is not None}
+    for pair in _ONE_OF_TWO:
+        for one, other in (pair, pair[::-1]):
+            if one in given and other not in given:
+                below = without(below, other)
+    return merge(below, above)
+
+
+def _layers(tree: Tree, rehearsal: bool) -> List[Tree]:
     base = {key: value for key, value in tree.items() if key != "rehearsal"}
     overlay = tree.get("rehearsal")
     if isinstance(overlay, Given):

@@ -7,7 +7,7 @@ stream, which numpy promises to keep; the epoch's order takes the same keys with
 from __future__ import annotations
 
 import math
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -31,17 +31,24 @@ class Window(NamedTuple):
 
 
 class Draws:
-    """Numbers in [0, 1) for one sample in one epoch."""
+    """Numbers in [0, 1) for one sample in one epoch, and after `restart` for another one."""
 
     def __init__(self, seed: int, epoch: int, sample: int) -> None:
         key, counter = np.array([seed, epoch], np.uint64), np.array([0, 0, sample, 1], np.uint64)
         self.bits = np.random.Philox(key=key, counter=counter)
+        self.state: Any = self.bits.state
         self.drawn: List[float] = []
+
+    def restart(self, sample: int) -> None:
+        """The same as a new one for this sample, which would take 20 microseconds instead of 2."""
+        self.state["state"]["counter"][2] = sample
+        self.bits.state = self.state
+        self.drawn = []
 
     def take(self, count: int) -> List[float]:
         """The next numbers. They are drawn some at a time: NumPy's calls cost more than its numbers."""
         while len(self.drawn) < count:
-            self.drawn += _unit(self.bits.random_raw(_AT_A_TIME)).tolist()
+            self.drawn += [(raw >> 11) * 2.0**-53 for raw in self.bits.random_raw(_AT_A_TIME).tolist()]
         numbers, self.drawn = self.drawn[:count], self.drawn[count:]
         return numbers
 
@@ -49,7 +56,9 @@ class Draws:
 def epoch_draws(samples: int, count: int, seed: int, epoch: int) -> np.ndarray:
     """`count` numbers in [0, 1) for every sample of a small set."""
     key, counter = np.array([seed, epoch], np.uint64), np.array([0, 0, 0, 2], np.uint64)
-    return _unit(np.random.Philox(key=key, counter=counter).random_raw(samples * count)).reshape(samples, count)
+    raw = np.random.Philox(key=key, counter=counter).random_raw(samples * count)
+    numbers: np.ndarray = (raw >> np.uint64(11)) * 2.0**-53
+    return numbers.reshape(samples, count)
 
 
 def random_window(draws: Draws, height: int, width: int, objects: Optional[Sequence[Box]] = None) -> Window:
@@ -80,7 +89,3 @@ def _covered(window: Window, box: Box, height: int, width: int) -> float:
     wide = min(right, window.left + window.width) - max(left, window.left)
     area = (bottom - top) * (right - left)
     return max(0.0, tall) * max(0.0, wide) / area if area > 0 else 0.0
-
-
-def _unit(raw: np.ndarray) -> np.ndarray:
-    return (raw >> np.uint64(11)) * 2.0**-53

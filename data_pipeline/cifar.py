@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline.image_arrays import ImageArrays, Images, checked, read_npz
+from ipulaunch.data_pipeline.image_arrays import ImageArrays, Images, Part, checked, first_whole, read_npz
 from ipulaunch.data_pipeline.pickled import NotAPlainPickle, read_pickle
 
 _SHAPE = (32, 32, 3)
@@ -26,6 +26,8 @@ class _Published(NamedTuple):
     label_bytes: int  # before the pixels in the binary version; the last is the label
     label_key: str  # in the Python version
 
+
+_Read = Callable[[Path, _Published], _Arrays]
 
 _SETS = {
     10: _Published(
@@ -54,40 +56,49 @@ class Cifar(ImageArrays):
         super().__init__(read_images(data_dir, split, classes), seed=seed, augment=augment)
 
 
-def read_images(data_dir: Path, split: str, classes: int) -> Images:
-    """The images of a split, from the first version that is there with all its files."""
+def versions(data_dir: Path, split: str, classes: int) -> List[List[Part]]:
+    """The forms a split can have there, as lists of their files, each with its place."""
     published = _SETS[classes]
     names = published.files[split]
-    binary = tuple(f"{name}.bin" for name in names)
-    archive = data_dir / f"cifar{classes}.npz"
-    versions: List[Tuple[str, Tuple[str, ...], Callable[[Path, _Published], _Arrays]]] = [
-        (published.folders[0], binary, _read_binary),
+    forms: List[Tuple[str, Tuple[str, ...], _Read]] = [
+        (published.folders[0], tuple(f"{name}.bin" for name in names), _read_binary),
         (published.folders[1], names, _read_pickled),
     ]
-    for folder, files, read in versions:
-        for directory in (data_dir, data_dir / folder):
-            paths = [directory / name for name in files]
-            if all(path.is_file() for path in paths):
-                return _joined(paths, published, read)
-    if archive.is_file():
-        return checked(*read_npz(archive, split), _SHAPE, classes, archive)
+    archive = data_dir / f"cifar{classes}.npz"
+    return [
+        *(
+            [_part(directory / name, published, read) for name in files]
+            for folder, files, read in forms
+            for directory in (data_dir, data_dir / folder)
+        ),
+        [Part((archive,), lambda: checked(*read_npz(archive, split), _SHAPE, classes, archive))],
+    ]
+
+
+def read_images(data_dir: Path, split: str, classes: int) -> Images:
+    """The images of a split, from the first version that is there with all its files."""
+    images = first_whole(versions(data_dir, split, classes))
+    if images is not None:
+        return images
+    published = _SETS[classes]
+    names = published.files[split]
     raise DataError(
-        f"there is no {published.name} in {data_dir}: expected {', '.join(binary)}, or {', '.join(names)},"
-        f" there or in {' or '.join(published.folders)}, or {archive.name}",
+        f"there is no {published.name} in {data_dir}: expected {', '.join(f'{name}.bin' for name in names)},"
+        f" or {', '.join(names)}, there or in {' or '.join(published.folders)}, or cifar{classes}.npz",
         hint="the archives come from www.cs.toronto.edu/~kriz/cifar.html; unpack one there"
         + ("; small ones: ipulaunch data make cifar10" if classes == 10 else ""),
     )
 
 
-def _joined(paths: List[Path], published: _Published, read: Callable[[Path, _Published], _Arrays]) -> Images:
-    parts = []
-    for path in paths:
+def _part(path: Path, published: _Published, read: _Read) -> Part:
+    def images() -> Images:
         rows, labels = read(path, published)
         if rows.ndim != 2 or rows.shape[1] != _PIXELS:
             raise DataError(f"{path}: rows of {rows.shape[1:]} bytes, expected {_PIXELS}")
-        images = rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        parts.append(checked(images, labels, _SHAPE, published.classes, path))
-    return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
+        pixels = rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        return checked(pixels, labels, _SHAPE, published.classes, path)
+
+    return Part((path,), images)
 
 
 def _read_binary(path: Path, published: _Published) -> _Arrays:

@@ -12,6 +12,7 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.example import NotAnExample, Span, find_features
 from ipulaunch.data_pipeline.index import Index, Progress, open_index
 from ipulaunch.data_pipeline.record_reader import RecordReader, aligned
+from ipulaunch.data_pipeline.reused_memory import ReusedMemory
 from ipulaunch.data_pipeline.source import ArraySource
 
 
@@ -51,12 +52,12 @@ class CosmoflowRecords(ArraySource):
         self.shape = (data.side, data.side, data.side, data.channels)
         self.n_targets = data.targets
         self.inputs, self.targets = (np.int16, self.shape), (np.float32, (data.targets,))
-        self.reader = RecordReader(self.index)
+        self.reader, self.memory = RecordReader(self.index), ReusedMemory()
         self.layout = self._first_layout()
 
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """The volumes and targets of these samples."""
-        volumes = aligned((len(ids), *self.shape), np.int16)
+        volumes = self.memory.array((len(ids), *self.shape), np.int16)
         targets = aligned((len(ids), self.n_targets), np.float32)
         for row, number in enumerate(ids):
             self._load_one(int(number), volumes[row], targets[row])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import zipfile
 from pathlib import Path
-from typing import Any, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,11 +13,27 @@ import tensorflow as tf
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.augmentation import epoch_draws
 from ipulaunch.data_pipeline.record_reader import aligned
-from ipulaunch.data_pipeline.source import ArraySource
+from ipulaunch.data_pipeline.source import ArraySource, untuned
 
 PAD = 4  # pixels of black around an image that a random crop may show
 
 Images = Tuple[np.ndarray, np.ndarray]  # uint8 [samples, height, width, channels], int32 [samples]
+
+
+class Part(NamedTuple):
+    """A file of images, or one of images and one of their labels, and how to read them."""
+
+    files: Tuple[Path, ...]
+    read: Callable[[], Images]
+
+
+def first_whole(versions: Sequence[Sequence[Part]]) -> Optional[Images]:
+    """The images of the first version of a split that is there with all its files."""
+    for parts in versions:
+        if all(file.is_file() for part in parts for file in part.files):
+            images, labels = zip(*(part.read() for part in parts))
+            return np.concatenate(images), np.concatenate(labels)
+    return None
 
 
 class ImageArrays(ArraySource):
@@ -62,7 +78,7 @@ class ImageArrays(ArraySource):
             images, labels = tf.numpy_function(load, [epoch, ids], [tf.uint8, tf.int32])
             return tf.ensure_shape(images, (micro_size, *self.inputs[1])), tf.ensure_shape(labels, (micro_size,))
 
-        return numbers.map(fetch, threads, deterministic=True)
+        return untuned(numbers.map(fetch, threads, deterministic=True))
 
 
 def checked(images: np.ndarray, labels: np.ndarray, shape: Tuple[int, ...], classes: int, where: Path) -> Images:

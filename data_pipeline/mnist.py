@@ -7,13 +7,14 @@ import math
 import struct
 import zlib
 from pathlib import Path
-from typing import Tuple
+from typing import List, Tuple
 
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline.image_arrays import ImageArrays, Images, checked, read_npz
+from ipulaunch.data_pipeline.image_arrays import ImageArrays, Images, Part, checked, first_whole, read_npz
 
+_SHAPE, _CLASSES = (28, 28, 1), 10
 _UNSIGNED_BYTES = 8
 _GZIP_MAGIC = b"\x1f\x8b"
 _NAMES = {
@@ -29,14 +30,25 @@ class Mnist(ImageArrays):
         super().__init__(read_images(data_dir, split))
 
 
-def read_images(data_dir: Path, split: str) -> Images:
-    """The images of a split, from the first kind of file that is there."""
+def versions(data_dir: Path, split: str) -> List[List[Part]]:
+    """The forms a split can have there."""
     archive = data_dir / "mnist.npz"
     pictures, labels = (_find(data_dir, name) for name in _NAMES[split])
-    if pictures.is_file() and labels.is_file():
-        return checked(_read_idx(pictures, 3), _read_idx(labels, 1), (28, 28, 1), 10, pictures)
-    if archive.is_file():
-        return checked(*read_npz(archive, split), (28, 28, 1), 10, archive)
+
+    def read() -> Images:
+        return checked(_read_idx(pictures, 3), _read_idx(labels, 1), _SHAPE, _CLASSES, pictures)
+
+    return [
+        [Part((pictures, labels), read)],
+        [Part((archive,), lambda: checked(*read_npz(archive, split), _SHAPE, _CLASSES, archive))],
+    ]
+
+
+def read_images(data_dir: Path, split: str) -> Images:
+    """The images of a split, from the first kind of file that is there."""
+    images = first_whole(versions(data_dir, split))
+    if images is not None:
+        return images
     raise DataError(
         f"there is no MNIST in {data_dir}: expected {' and '.join(_NAMES[split])} (or with .gz), or mnist.npz",
         hint="the files come from yann.lecun.com/exdb/mnist or github.com/zalandoresearch/fashion-mnist, mnist.npz"

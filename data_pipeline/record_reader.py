@@ -12,6 +12,7 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.index import Index
 from ipulaunch.data_pipeline.tfrecord import FOOTER, Buffer, masked_crc, unpacked
 
+PAGE = 4096
 _UNPACKED_FILES = 4  # a packed file is unpacked whole; this bounds the memory that takes
 
 
@@ -65,10 +66,10 @@ class RecordReader:
             position += len(target)
 
 
-def aligned(shape: Sequence[int], dtype: Any) -> np.ndarray:
+def aligned(shape: Sequence[int], dtype: Any, boundary: int = 64) -> np.ndarray:
     """An uninitialised array that TensorFlow can take over as it is: it copies those that do not start at 64 bytes."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    buffer = np.empty(size + 64, np.uint8)
-    start = -buffer.ctypes.data % 64
+    buffer = np.empty(size + boundary, np.uint8)
+    start = -buffer.ctypes.data % boundary
     array: np.ndarray = buffer[start : start + size].view(dtype).reshape(shape)
     return array

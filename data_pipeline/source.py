@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.data_pipeline.ending import ends_with_python
 
 _MOST_NEIGHBOURS = 100
 
@@ -33,6 +34,7 @@ class Source(ABC):
     def guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function for tf.numpy_function that remembers the DataError it raises."""
 
+        @ends_with_python
         @functools.wraps(function)
         def guard(*arguments: Any) -> Any:
             try:
@@ -65,7 +67,7 @@ class ArraySource(Source):
                 value.set_shape((micro_size, *shape))
             return tuple(values)
 
-        return numbers.map(fetch, threads, deterministic=True)
+        return untuned(numbers.map(fetch, threads, deterministic=True))
 
     def _load_or_replace(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         try:
@@ -83,6 +85,20 @@ class ArraySource(Source):
             except DataError as error:
                 self.bad[neighbour] = error
         raise DataError(f"{_MOST_NEIGHBOURS} samples in a row from number {number} on cannot be read")
+
+
+def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The dataset without the thread that tunes its sizes: they come from the binding, none is left to tune.
+
+    That thread can miss that its stream is given up, and then holds up whoever gives it up, or the end of the program,
+    until it next looks: for up to a minute with each stream (seen with TensorFlow 2.15 on busy cores).
+    """
+    options = tf.data.Options()
+    if hasattr(options, "autotune"):
+        options.autotune.enabled = False
+    else:  # TensorFlow 2.6
+        options.experimental_optimization.autotune = False
+    return dataset.with_options(options)
 
 
 @contextlib.contextmanager

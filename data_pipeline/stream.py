@@ -7,9 +7,11 @@ from typing import Any, Tuple
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.data_pipeline.ending import ends_with_python
 from ipulaunch.data_pipeline.order import Shuffle, training_ids, validation_ids, whole_updates
 from ipulaunch.data_pipeline.source import Source
 from ipulaunch.topology import Batch
+from ipulaunch.topology.batch import updates_per_epoch
 from ipulaunch.topology.popdist import Place
 
 _MICRO_BATCHES_AHEAD = 4  # per thread; bounds the memory of an instance, whatever the number of samples
@@ -21,21 +23,28 @@ def training_stream(
     place: Place,
     *,
     shuffle: Shuffle,
-    epochs: int,
+    updates: range,
     by_replica: bool,
     threads: int,
     remainder: str = "drop",
     traced: bool = False,
 ) -> tf.data.Dataset:
-    """Micro-batches of all epochs, for our replicas and all accumulation steps of each weight update.
+    """Micro-batches of these weight updates, counted from the start of training, for our replicas and all steps.
 
     (inputs, targets), with `pad` also the weights of the samples, and when traced also (epoch, their numbers).
+    An epoch is a pass over the samples here.
     """
+    per_epoch = updates_per_epoch(source.samples, batch, remainder)
+    rows_per_update = place.local_replicas * batch.accumulation
+    first_epoch, skipped = divmod(updates.start, per_epoch)
 
+    @ends_with_python
     def rows(epoch: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         order, weights = whole_updates(source.samples, shuffle, int(epoch), batch, remainder)
         ids = training_ids(order, batch, place, by_replica=by_replica)
-        return ids, training_ids(weights, batch, place, by_replica=by_replica)
+        weights = training_ids(weights, batch, place, by_replica=by_replica)
+        before = skipped * rows_per_update if epoch == first_epoch else 0
+        return ids[before:], weights[before:]
 
     def numbered(epoch: Any) -> tf.data.Dataset:
         ids, weights = tf.numpy_function(rows, [epoch], (tf.int64, tf.float32))
@@ -44,7 +53,8 @@ def training_stream(
         slices = tf.data.Dataset.from_tensor_slices((ids, weights))
         return slices.map(lambda row, weight: (epoch, row, weight))
 
-    every = tf.data.Dataset.range(epochs).flat_map(numbered)
+    every = tf.data.Dataset.range(first_epoch, -(-updates.stop // per_epoch)).flat_map(numbered)
+    every = every.take(len(updates) * rows_per_update)
     samples = source.dataset(every.map(lambda epoch, ids, _: (epoch, ids)), batch.micro_size, threads)
 
     def element(sample: Any, number: Any) -> Any:

@@ -8,10 +8,11 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, TextIO
+from typing import Any, Dict, List, Mapping, Optional, Set, TextIO
 
 from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher.events import Progress
+from ipulaunch.configs.wording import counted
+from ipulaunch.launcher.events import Progress, measured
 from ipulaunch.launcher.launch import Launch
 from ipulaunch.launcher.verdict import Verdict
 
@@ -26,6 +27,7 @@ class Display:
         self.stream, self.output, self.verbose = stream, output, verbose
         self.started = time.monotonic()
         self.last_line, self.last_update = 0.0, 0
+        self.warned: Set[str] = set()
 
     def start(self, launch: Launch, run: RunDirectory) -> None:
         plan = launch.solution.plan
@@ -33,16 +35,20 @@ class Display:
         for note in launch.notes:
             self.line(f"note: {note}", "dim")
         for warning in launch.solution.warnings:
-            self.line(f"warning: {warning}", "yellow")
+            self.warn(warning)
         cores = sorted({placement.cores for placement in plan.placements})
-        self.row("IPUs", f"{plan.ipus} = {plan.replicas} replicas x {plan.ipus_per_replica}")
+        self.row("IPUs", f"{plan.ipus} = {counted(plan.replicas, 'replica')} x {plan.ipus_per_replica}")
         self.row(
             "instances",
-            f"{plan.instances} with {_count(plan.replicas_per_instance, 'replica')} and"
-            f" {_count(cores[-1], 'core')} each, on {', '.join(plan.hosts[:4])}{' ...' if len(plan.hosts) > 4 else ''}",
+            f"{plan.instances} with {counted(plan.replicas_per_instance, 'replica')} and"
+            f" {counted(cores[-1], 'core')}{' each' if plan.instances > 1 else ''},"
+            f" on {', '.join(plan.hosts[:4])}{' ...' if len(plan.hosts) > 4 else ''}",
         )
         if launch.job is not None:
             self.row("batch", plan.batch.formula.split(" ", 2)[2])
+        for name, text in launch.training:
+            if name != "IPU only":  # a note has it
+                self.row(name, text)
         self.row("run", _short(run.path))
 
     def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
@@ -55,17 +61,25 @@ class Display:
 
     def milestones(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
         for record in records:
-            if record["instance"] == 0 and record["event"] in ("training", "epoch"):
+            if record["instance"] == 0 and record["event"] in ("training", "log", "validation", "warning", "resumed"):
                 self.milestone(progress, record)
 
     def milestone(self, progress: Progress, record: Mapping[str, Any]) -> None:
         self.last_line, self.last_update = time.monotonic(), progress.update
-        if record["event"] == "training":
-            left_out = f"; {record['left_out']} samples left out per epoch" if record["left_out"] else ""
-            updates = _count(record["updates_per_epoch"], "weight update")
-            self.line(f"training: {_count(record['epochs'], 'epoch')} of {updates}{left_out}")
+        kind = record["event"]
+        if kind == "warning":
+            self.warn(record["message"])
+        elif kind == "resumed":
+            self.line(f"resumed after update {record['update']}: {_short(Path(record['path']))}")
+        elif kind == "validation":
+            what = record.get("checkpoint", "the weights")
+            self.line(f"validation of {what}: {metrics_text(measured(record))}")
+        elif kind == "training":
+            left_out = f"; {counted(record['left_out'], 'sample')} left out per epoch" if record["left_out"] else ""
+            updates = counted(record["updates_per_epoch"], "weight update")
+            self.line(f"training: {counted(record['epochs'], 'epoch')} of {updates}{left_out}")
         else:
-            self.line(f"epoch {record['epoch']}/{progress.epochs}: {metrics_text(progress.metrics)}")
+            self.line(f"epoch {record['epoch']}/{progress.epochs}: {metrics_text(measured(record))}")
 
     def echo(self, who: str, line: str) -> None:
         """A line of an instance's own output, which is what the command produces."""
@@ -84,16 +98,33 @@ class Display:
         else:
             self.line(f"done in {seconds:.0f} s", "bold green")
         if summary and not verdict.exit_code:
+            self.summarise(summary)
+        self.row("run", _short(run.path))
+
+    def summarise(self, summary: Mapping[str, Any]) -> None:
+        if "samples_per_s" in summary:
             rates = [f"{index}: {rate:.1f}" for index, rate in enumerate(summary["samples_per_s_by_instance"])]
             self.row("throughput", f"{summary['samples_per_s']:.1f} samples/s in total")
             for first in range(0, len(rates), MOST_ROWS):
                 self.row("" if first else "by instance", "  ".join(rates[first : first + MOST_ROWS]))
-            self.row("final", metrics_text(summary["metrics"]))
-            if summary.get("replaced_samples"):
-                self.row("replaced", f"{summary['replaced_samples']} samples that could not be read; see events.jsonl")
-            if summary.get("checkpoint"):
-                self.row("checkpoint", summary["checkpoint"])
-        self.row("run", _short(run.path))
+        self.row("final", metrics_text(summary["metrics"]))
+        if summary.get("best", {}).get("checkpoint"):
+            best = summary["best"]
+            self.row("best", f"{best['checkpoint']}, epoch {best['epoch']}: {metrics_text(measured(best))}")
+        if "target" in summary:
+            reached = summary["target"]["reached_by"]
+            by = f"reached by {reached.get('checkpoint', 'the weights')}" if reached else "not reached"
+            self.row("target", f"{summary['target']['value']:g}: {by}")
+        if summary.get("replaced_samples"):
+            self.row("replaced", f"{summary['replaced_samples']} samples that could not be read; see events.jsonl")
+        if summary.get("checkpoint"):
+            self.row("checkpoint", summary["checkpoint"])
+
+    def warn(self, message: str) -> None:
+        """A warning, once: the launcher and the instances often see the same."""
+        if message not in self.warned:
+            self.warned.add(message)
+            self.line(f"warning: {message}", "yellow")
 
     def row(self, label: str, text: str) -> None:
         self.line(f"  {label:<11} {text}")
@@ -126,15 +157,12 @@ def _usable(stream: Optional[TextIO]) -> TextIO:
 
 def _position(progress: Progress) -> str:
     rate = f"{progress.samples_per_s:.1f} samples/s"
-    return f"update {progress.update}/{progress.total_updates}, {rate}, {metrics_text(progress.metrics)}"
+    metrics = [metrics_text(progress.metrics)] if progress.metrics else []
+    return ", ".join([f"update {progress.update}/{progress.total_updates}", rate, *metrics])
 
 
 def metrics_text(metrics: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _short(path: Path) -> str:

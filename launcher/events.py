@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Dict, List, Optional
+from typing import Any, BinaryIO, Dict, List, Mapping, Optional
 
 from ipulaunch.configs.run_directory import RunDirectory
 
 _MOST_PER_LOOK = 1 << 20  # bytes; the rest waits for the next look, so that no instance can hold up the display
+
+
+# Records that the display tells of as they are, and what they must have.
+_SHOWN = {"validation": ("update", "epoch"), "warning": ("message",), "resumed": ("path", "update")}
+_ASIDE = ("event", "time_ns", "instance", "update", "epoch", "samples_per_s", "checkpoint")
+
+
+def measured(record: Mapping[str, Any]) -> Dict[str, float]:
+    """The metrics in a record."""
+    return {name: value for name, value in record.items() if name not in _ASIDE}
 
 
 @dataclass
@@ -21,7 +31,7 @@ class Progress:
     started: Dict[int, Dict[str, Any]] = field(default_factory=dict)
     total_updates: int = 0
     epochs: int = 0
-    epoch: int = 0
+    epoch: float = 0
     left_out: int = 0
     metrics: Dict[str, float] = field(default_factory=dict)
     checkpoint: str = ""
@@ -50,14 +60,15 @@ class Progress:
         elif kind == "training":
             self.total_updates = record["epochs"] * record["updates_per_epoch"]
             self.epochs, self.left_out = record["epochs"], record["left_out"]
-        elif kind in ("update", "epoch"):
-            self.epoch = record["epoch"] if kind == "epoch" else record.get("epoch", self.epoch)
-            self.updates[instance] = int(record["update"])
-            self.rates[instance] = float(record["samples_per_s"])
-            plain = {"event", "time_ns", "update", "epoch", "samples_per_s", "train_s"}
-            self.metrics.update({name: value for name, value in record.items() if name not in plain})
+        elif kind in ("update", "log"):
+            update, rate = int(record["update"]), float(record["samples_per_s"])
+            self.epoch = record.get("epoch", self.epoch)
+            self.updates[instance], self.rates[instance] = update, rate
+            self.metrics.update(measured(record))
         elif kind == "checkpoint":
             self.checkpoint = record["path"]
+        elif kind in _SHOWN:
+            _ = [record[name] for name in _SHOWN[kind]]
 
 
 class Follower:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -15,9 +16,9 @@ from ipulaunch.configs.sections import Training
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.launcher import engines
 from ipulaunch.launcher.command import Command
+from ipulaunch.launcher.examination import Finding, check_pipeline, examine
 from ipulaunch.launcher.redaction import is_secret
 from ipulaunch.topology import hostlist, hosts, pods
-from ipulaunch.topology.batch import updates_per_epoch
 from ipulaunch.topology.solver import Request, Solution, solve
 
 _FLAGS = ("offline_mode", "print_topology")  # False where they are not given; other options are None there
@@ -65,6 +66,7 @@ class Launch(NamedTuple):
     command: Command
     job: Optional[Job]  # None for a user's own program
     notes: Tuple[str, ...]
+    training: Tuple[Finding, ...] = ()  # what the plan shows of the training itself
 
 
 def choose_engine(asked: Optional[str], dry_run: bool) -> Engine:
@@ -96,7 +98,7 @@ def plan_for(
             workload=workload,
             system=system,
             hosts=found,
-            ipus_per_replica=launch.ipus_per_replica,
+            ipus_per_replica=launch.ipus_per_replica or 1,
             replicas=launch.num_replicas,
             instances=launch.num_instances,
             ilds=asked.ilds,
@@ -116,23 +118,50 @@ def plan_for(
 def launch_workload(resolved: Resolved, asked: Asked, engine: Engine, run_dir: Optional[Path]) -> Launch:
     """The launch of one of our workloads; with a run directory, the instances take their job from there."""
     settings = resolved.settings
-    solution = plan_for(resolved.workload, asked, engine, settings.launch, settings.training, resolved.origins)
+    solution = plan_workload(resolved, asked, engine)
+    findings = examine(resolved, solution.plan, engine.backend)
+    solution = solution._replace(warnings=(*solution.warnings, *findings.warnings))
     if settings.training.trace_samples and engine.backend == "ipu":
         raise SettingsError(
             "--trace-samples watches the training step, which on IPUs the host does not see",
             hint="rehearse with --engine openmpi: the order of samples is the same",
         )
-    if engine.is_here and settings.data.data_dir and not Path(settings.data.data_dir).is_dir():
-        raise DataError(f"there is no directory {settings.data.data_dir}", hint="check --data-dir")
-    updates_per_epoch(
-        settings.data.n_train, solution.plan.batch, settings.training.remainder
-    )  # refuses an epoch without a single update
+    if engine.is_here and run_dir is not None:  # what is only printed may be for a machine that has the data
+        _look_for_data(resolved.workload, settings)
     worker = [_python(asked, engine), "-m", "ipulaunch.workers", resolved.workload, "--backend", engine.backend]
     worker += ["--rehearsal"] if resolved.rehearsal else []
     worker += set_options(resolved)
     worker += ["--run-dir", str(run_dir)] if run_dir else []
     job = Job(resolved.workload, engine.backend, settings)
-    return _launch(engine, solution, asked, worker, job)
+    launch = _launch(engine, solution, asked, worker, job)
+    return launch._replace(notes=(*launch.notes, *findings.notes), training=findings.lines)
+
+
+def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_need_names: bool = True) -> Solution:
+    """The plan of a workload; the IPUs of a replica follow from its pipeline stages."""
+    settings, origins = resolved.settings, dict(resolved.origins)
+    check_pipeline(settings)
+    if settings.launch.ipus_per_replica is None and settings.pipeline.splits:
+        origins["launch.ipus_per_replica"] = origins["pipeline.splits"]
+    launch = dataclasses.replace(settings.launch, ipus_per_replica=settings.ipus_per_replica)
+    if asked.pod is None and asked.ipus is None and (launch.single or launch.num_replicas):
+        asked = asked._replace(ipus=(launch.num_replicas or 1) * settings.ipus_per_replica)
+        origins["ipus"] = "computed"
+    return plan_for(
+        resolved.workload, asked, engine, launch, settings.training, origins, hosts_need_names=hosts_need_names
+    )
+
+
+def _look_for_data(workload: str, settings: Any) -> None:
+    data = settings.data
+    for section, name in ((data, "data_dir"), (data, "dataset_path"), (settings.training, "checkpoint_input_dir")):
+        path = getattr(section, name, None)
+        if path and not Path(path).is_dir():
+            raise DataError(f"there is no directory {path}", hint=f"check --{name.replace('_', '-')}")
+    if getattr(data, "dataset_path", "") is None and data.synthetic_data is None:
+        raise DataError(
+            f"{workload} needs its images", hint="give --dataset-path, or --synthetic-data cpu for made-up ones"
+        )
 
 
 def launch_program(program: Tuple[str, ...], asked: Asked, engine: Engine, launch: LaunchSettings) -> Launch:
@@ -240,7 +269,7 @@ def _origins(
     if asked.ilds is not None:
         given["ilds"] = "--num-ilds"
     if asked.ipus is not None:
-        given["ipus"] = "--ipus"
+        given["ipus"] = origins.get("ipus", "--ipus")
     return given
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import click
 
+from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.schema import Leaf, leaves
-from ipulaunch.configs.tree import assign, assignment
-from ipulaunch.configs.workloads import Resolved, resolve, schema_of
+from ipulaunch.configs.tree import assign, assignment, merge
+from ipulaunch.configs.workloads import Resolved, over, resolve, schema_of
 from ipulaunch.launcher.launch import Asked
 from ipulaunch.launcher.poprun_options import parse_sdk
 
 Decorator = Callable[[Any], Any]
 
-_CLICK_TYPES = {"int": int, "float": float, "str": str, "bool": bool}
+_CLICK_TYPES = {"int": int, "float": float, "str": str, "bool": bool, "Fraction": str}
+_YES_NO = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 _PATH = click.Path(path_type=Path, readable=False)  # whether it can be read is told with our own exit codes
 
@@ -79,9 +81,17 @@ _FROM: List[Decorator] = [
     click.option(
         "--rehearsal/--no-rehearsal", default=None, help="The small job or the full one. Default: small on CPUs."
     ),
+    click.option("--config", metavar="NAME", help="A published configuration; a wrong name lists them."),
     click.option("--config-path", type=_PATH, help="A YAML file with settings of your own."),
     click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting: data.n_train=64."),
 ]
+
+# The walk-through's own switches, each for settings that other workloads give one by one.
+_MNIST: List[Decorator] = [
+    click.option("--use-ipu/--no-use-ipu", default=None, help="The same as --engine poprun, or openmpi."),
+    click.option("--pipelining", is_flag=True, help="Two pipeline stages, and accumulation to keep them busy."),
+]
+_PIPELINED_MNIST = {"pipeline.splits": ["pool2"], "training.gradient_accumulation_count": 8}
 
 POPRUN_FIELDS = (
     "vipu_partition",
@@ -110,12 +120,12 @@ def launch_options(command: Any) -> Any:
     return _decorate(command, _WHERE + _RUN + _HOW + _POPRUN)
 
 
-def settings_options(schema: type) -> Decorator:
+def settings_options(workload: str) -> Decorator:
     """An option for every setting of a workload that has one, --set for all of them, and where they start from."""
 
     def decorate(command: Any) -> Any:
-        options = [_setting_option(leaf) for leaf in leaves(schema) if leaf.about["flag"]]
-        return _decorate(command, [*_FROM, *options])
+        options = [_setting_option(leaf) for leaf in leaves(schema_of(workload)) if leaf.about["flag"]]
+        return _decorate(command, [*_FROM, *options, *(_MNIST if workload == "mnist" else [])])
 
     return decorate
 
@@ -129,26 +139,87 @@ def _decorate(command: Any, options: List[Decorator]) -> Any:
 def _setting_option(leaf: Leaf) -> Decorator:
     kind: Any = leaf.kind[9:-1] if leaf.kind.startswith("Optional[") else leaf.kind
     kwargs: Dict[str, Any] = {"default": None, "help": leaf.about["help"][:1].upper() + leaf.about["help"][1:] + "."}
-    if kind != "bool":
-        kwargs["type"] = click.Choice(leaf.about["choices"]) if leaf.about["choices"] else _CLICK_TYPES[kind]
+    if kind.startswith("Tuple["):
+        kwargs.update(multiple=True, metavar="NAME" if kind == "Tuple[str, ...]" else "NUMBER")
+    elif leaf.about["choices"]:
+        kwargs["type"] = click.Choice(leaf.about["choices"], case_sensitive=False)
+        kwargs["metavar"] = f"[{'|'.join(leaf.about['choices'])}]"  # click would write them in small letters
+    elif kind != "bool":
+        kwargs["type"] = _CLICK_TYPES[kind]
+        if kind == "Fraction":
+            kwargs["metavar"] = "NUMBER"
+        elif leaf.about["flag"].endswith(("-dir", "-path")):
+            kwargs["metavar"] = "DIR"
     return click.option(leaf.about["flag"], leaf.key.replace(".", "__"), **kwargs)
+
+
+class SettingsCommand(click.Command):
+    """A command whose switches also take a word, as in Graphcore's applications: --validation False."""
+
+    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        switches = {
+            name: option
+            for option in self.params
+            if isinstance(option, click.Option) and option.is_flag and option.secondary_opts
+            for name in option.opts
+        }
+        words: List[str] = []
+        for word in args:
+            name, equals, value = word.partition("=")
+            if words and words[-1] in switches and word.lower() in _YES_NO:
+                name, value = words.pop(), word
+            elif not (equals and name in switches and value.lower() in _YES_NO):
+                words.append(word)
+                continue
+            words.append(name if _YES_NO[value.lower()] else switches[name].secondary_opts[0])
+        return super().parse_args(ctx, words)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options, with those of each group of settings under a heading of their own."""
+        sections: Dict[str, List[Tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                group, dot, _ = str(param.name).partition("__")
+                sections.setdefault(f"{group.capitalize()} settings" if dot else "Options", []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+def engine_from(values: Dict[str, Any]) -> Optional[str]:
+    """The engine that was asked for, if any."""
+    asked: Optional[str] = values["engine"]
+    use_ipu = values.pop("use_ipu", None)
+    if use_ipu is not None:
+        meant = "poprun" if use_ipu else "openmpi"
+        if asked not in (None, meant):
+            switch = "--use-ipu" if use_ipu else "--no-use-ipu"
+            raise UsageError(f"--engine {asked} and {switch} are both given", hint="give one of them")
+        asked = values["engine"] = meant
+    return asked
 
 
 def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool) -> Resolved:
     """The settings in force for a command line; takes its options out of `values`."""
     schema = schema_of(workload)
+    shorthand = _PIPELINED_MNIST if values.pop("pipelining", False) else {}
+    below = merge(*(assign(key, value, "--pipelining") for key, value in shorthand.items()))
     layers = [assignment(text, "--set") for text in values.pop("assignments")]
     for leaf in leaves(schema):
         value = values.pop(leaf.key.replace(".", "__"), None)
+        if isinstance(value, tuple):  # given several times, or with commas
+            value = ",".join(value) if value else None
         if value is not None:
             layers.append(assign(leaf.key, value, leaf.about["flag"].split("/")[0]))
     rehearsal = values.pop("rehearsal")
     return resolve(
         workload,
         rehearsal=on_cpus if rehearsal is None else rehearsal,
+        config=values.pop("config"),
         config_path=values.pop("config_path"),
         environ=os.environ,
-        overrides=layers,
+        overrides=[over(below, merge(*layers))],
     )
 
 

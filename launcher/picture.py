@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence, Tuple
 
+from ipulaunch.configs.wording import counted
 from ipulaunch.topology import Placement, Plan
 
 _MOST_HOSTS = 4  # shown one by one; a plan gives all the same number of instances
@@ -27,7 +28,9 @@ def draw_plan(plan: Plan) -> str:
         by_host.setdefault(placement.host, []).append(placement)
     for host in shown:
         if host == shown[-1] and len(shown) < len(hosts):
-            lines.append(f"... {len(hosts) - 2} more hosts with {plan.instances_per_host} instances each ...")
+            lines.append(
+                f"... {len(hosts) - 2} more hosts with {counted(plan.instances_per_host, 'instance')} each ..."
+            )
         lines += _host(plan, host, by_host[host])
     return "\n".join(lines)
 

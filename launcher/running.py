@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.job import to_yaml
-from ipulaunch.configs.run_directory import RunDirectory, write_whole
+from ipulaunch.configs.run_directory import RUNS, RunDirectory, write_whole
 from ipulaunch.launcher import engines
 from ipulaunch.launcher.command import Command
 from ipulaunch.launcher.display import Display
@@ -31,7 +31,7 @@ def new_run_path(name: str, asked: Optional[Path]) -> Path:
                 hint = "name one that does not, or leave --run-dir out"
                 raise UsageError(f"there is a run directory {asked} already", hint=hint)
             return asked.absolute()
-        base = Path("runs").absolute()
+        base = Path(RUNS).absolute()
     except OSError as error:
         raise UsageError(f"the run directory cannot be made: {error.strerror}") from error
     stamp = time.strftime("%Y%m%d-%H%M%S")

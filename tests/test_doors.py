@@ -19,7 +19,7 @@ DOORS: Dict[str, Set[str]] = {
     "launcher": {"click", "rich", "ipulaunch.configs", "ipulaunch.topology"},
     "data_pipeline": {"tensorflow", "numpy", "crc32c", "ipulaunch.configs", "ipulaunch.topology"},
     "workers": {
-        *("tensorflow", "keras", "tf_keras", "numpy", "mpi4py", "popdist"),
+        *("tensorflow", "keras", "tf_keras", "numpy", "mpi4py", "popdist", "matplotlib"),
         *("ipulaunch.configs", "ipulaunch.topology", "ipulaunch.data_pipeline"),
     },
 }

@@ -1,4 +1,4 @@
-"""`ipulaunch cosmoflow` as a user runs it: real workers over real Open MPI."""
+"""Workloads as a user runs them: real workers over real Open MPI."""
 
 from __future__ import annotations
 
@@ -68,16 +68,19 @@ def test_a_rehearsal_leaves_a_complete_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     run = tmp_path / "run"
-    assert sorted(path.name for path in run.iterdir()) == [
-        "checkpoints", "command.txt", "engine.txt", "instance-000", "instance-001",
-        "job.yaml", "metrics.jsonl", "plan.json", "summary.json",
+    # Curves are drawn where matplotlib is.
+    assert sorted(path.name for path in run.iterdir() if path.stem != "curves") == [
+        "checkpoints", "command.txt", "engine.txt", "history.csv", "instance-000", "instance-001",
+        "job.yaml", "metrics.jsonl", "plan.json", "summary.json", "tensorboard",
     ]  # fmt: skip
     summary = json.loads((run / "summary.json").read_text())
     assert summary["updates"] == 12 and summary["samples"] == 48
     assert len(summary["samples_per_s_by_instance"]) == 2
     assert set(summary["metrics"]) == {"loss", "mae", "val_loss", "val_mae"}
     assert summary["checkpoint"] == "checkpoints/update-00000012"
-    assert [row["epoch"] for row in records(run / "metrics.jsonl")] == [1, 2]
+    rows = records(run / "metrics.jsonl")
+    assert [(row["epoch"], "val_loss" in row) for row in rows] == [(1, False), (2, False), (1, True), (2, True)]
+    assert summary["best"]["val_mae"] == min(row["val_mae"] for row in rows[2:])
     starts = [records(run / f"instance-00{i}" / "events.jsonl")[0] for i in range(2)]
     assert [start["place"]["first_replica"] for start in starts] == [0, 2]
     if len(os.sched_getaffinity(0)) > 1:
@@ -97,9 +100,33 @@ def test_a_printed_command_pasted_into_a_shell_is_the_same_training(tmp_path: Pa
     assert launched.returncode == 0
 
     def curve(path: Path) -> Any:
-        return [{**row, "train_s": 0} for row in records(path / "metrics.jsonl")]
+        return [{**row, "train_s": 0, "samples_per_s": 0} for row in records(path / "metrics.jsonl")]
 
     assert curve(run) == curve(tmp_path / "run")
+
+
+def test_checkpoints_of_a_pipelined_run_are_evaluated_again(tmp_path: Path) -> None:
+    mnist = ["mnist", "--pipelining", "--engine", "openmpi", "--micro-batch-size", "8", "--n-train", "128"]
+    mnist += ["--n-valid", "50", "--validation-micro-batch-size", "8", "--num-epochs", "2"]
+    trained = ipulaunch(*mnist, "--run-dir", "run", cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    assert "--pipeline-validation-model is implied" in trained.stderr
+    words = ["--no-training", "--checkpoint-input-dir", "run/checkpoints", "--run-dir", "again"]
+    evaluated = ipulaunch(*mnist, *words, cwd=tmp_path)
+    assert evaluated.returncode == 0, evaluated.stderr
+    first, again = (
+        [row for row in records(tmp_path / name / "metrics.jsonl") if "val_loss" in row] for name in ("run", "again")
+    )
+    assert [row["checkpoint"] for row in first] == ["update-00000002", "update-00000004"]
+    assert first == again
+    assert "best        update-0000000" in evaluated.stderr
+
+
+def test_evaluation_without_a_checkpoint_says_that_weights_are_random(tmp_path: Path) -> None:
+    words = ["--engine", "openmpi", "--n-train", "64", "--n-valid", "16", "--no-training", "--run-dir", "run"]
+    done = ipulaunch("mnist", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "warning: there is no checkpoint: random weights are evaluated" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)], ids=["Ctrl-C", "SIGTERM"])

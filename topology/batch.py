@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.wording import counted
 
 
 class Batch(NamedTuple):
@@ -27,7 +28,7 @@ class Batch(NamedTuple):
     def formula(self) -> str:
         return (
             f"global batch {self.global_size} = {self.micro_size} micro-batch"
-            f" x {self.replicas} replicas x {self.accumulation} accumulation"
+            f" x {counted(self.replicas, 'replica')} x {self.accumulation} accumulation"
         )
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Any, Dict, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import PlanError
+from ipulaunch.configs.wording import counted
 from ipulaunch.topology import cpulist
 from ipulaunch.topology.batch import Batch
 
@@ -60,8 +61,9 @@ class Plan(NamedTuple):
     def formula(self) -> str:
         """The arithmetic of the plan in one line."""
         return (
-            f"{self.ipus} IPUs = {self.replicas} replicas x {self.ipus_per_replica};"
-            f" {self.instances} instances x {self.replicas_per_instance} replicas; {self.batch.formula}"
+            f"{counted(self.ipus, 'IPU')} = {counted(self.replicas, 'replica')} x {self.ipus_per_replica};"
+            f" {counted(self.instances, 'instance')} x {counted(self.replicas_per_instance, 'replica')};"
+            f" {self.batch.formula}"
         )
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple, Optional
 
 from ipulaunch.configs.errors import PlanError
 from ipulaunch.configs.pods import Catalogue
+from ipulaunch.configs.wording import counted
 
 IPUS_PER_ILD = 64
 
@@ -34,7 +35,7 @@ def find(pod: str, catalogue: Catalogue) -> System:
 def of_size(ipus: int) -> System:
     """A system outside the catalogue, told by its number of IPUs."""
     ilds = max(1, ipus // IPUS_PER_ILD)
-    return System(f"{ipus} IPUs", ipus, ilds, ilds, None)
+    return System(counted(ipus, "IPU"), ipus, ilds, ilds, None)
 
 
 def _nearest(pod: str, catalogue: Catalogue) -> str:

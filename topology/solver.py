@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import PlanError
+from ipulaunch.configs.wording import counted
 from ipulaunch.topology import placement, rules
 from ipulaunch.topology.batch import make_batch
 from ipulaunch.topology.hosts import Host, NumaNode
@@ -90,9 +91,10 @@ def solve(request: Request) -> Solution:
         placements=placements,
         oversubscribed=oversubscribed,
     )
-    why_batch = f"{batch.micro_size} x {batch.replicas} replicas x {batch.accumulation} accumulation"
+    why_batch = f"{batch.micro_size} x {counted(replicas, 'replica')} x {batch.accumulation} accumulation"
+    why_ipus = f"{counted(replicas, 'replica')} x {counted(request.ipus_per_replica, 'IPU')}"
     decisions = (
-        _decided(request, "ipus", plan.ipus, f"{replicas} replicas x {request.ipus_per_replica} IPUs"),
+        _decided(request, "ipus", plan.ipus, why_ipus),
         _decided(request, "ipus_per_replica", request.ipus_per_replica, "IPUs of one copy of the model"),
         _decided(request, "replicas", replicas, why_replicas),
         _decided(request, "ilds", ilds, why_ilds),
@@ -147,15 +149,15 @@ def _replicas(request: Request) -> Tuple[int, str]:
     if request.replicas is not None:
         if request.replicas * depth > ipus:
             rules.refuse(rules.Numbers(request.replicas, 1, depth, system_ipus=ipus))
-        return request.replicas, f"{request.replicas * depth} of {ipus} IPUs"
+        return request.replicas, f"{request.replicas * depth} of {counted(ipus, 'IPU')}"
     if depth not in rules.IPUS_PER_REPLICA:
         rules.refuse(rules.Numbers(replicas=1, instances=1, ipus_per_replica=depth))
     if depth > ipus:
         raise PlanError(
-            f"{ipus} IPUs cannot hold a replica of {depth} IPUs (R4)",
+            f"{counted(ipus, 'IPU')} cannot hold a replica of {depth} IPUs (R4)",
             hint=f"use --ipus-per-replica {ipus} or fewer, or a larger POD",
         )
-    return ipus // depth, f"{ipus} IPUs / {depth} per replica"
+    return ipus // depth, f"{counted(ipus, 'IPU')} / {depth} per replica"
 
 
 def _ilds(request: Request, replicas: int) -> Tuple[int, str]:
@@ -164,7 +166,7 @@ def _ilds(request: Request, replicas: int) -> Tuple[int, str]:
     if request.is_rehearsal:
         return 1, "a rehearsal on CPUs has no IPU-Link domains"
     ipus = replicas * request.ipus_per_replica
-    return max(1, ipus // IPUS_PER_ILD), f"{ipus} IPUs, at most {IPUS_PER_ILD} in a domain"
+    return max(1, ipus // IPUS_PER_ILD), f"{counted(ipus, 'IPU')}, at most {IPUS_PER_ILD} in a domain"
 
 
 def _default_instances(request: Request, replicas: int, ilds: int) -> Tuple[Optional[int], str, List[Rejected]]:
@@ -174,7 +176,7 @@ def _default_instances(request: Request, replicas: int, ilds: int) -> Tuple[Opti
     nodes = min(len(host.nodes) for host in request.hosts)
     if request.io_bound:
         limit = max(1, cores // request.min_cores_per_instance)
-        policy = f"IO-bound: an instance per replica while each keeps {request.min_cores_per_instance} cores"
+        policy = f"IO-bound: an instance per replica while each keeps {counted(request.min_cores_per_instance, 'core')}"
     else:
         limit = nodes
         policy = "an instance per NUMA node (R10)"
@@ -192,16 +194,22 @@ def _default_instances(request: Request, replicas: int, ilds: int) -> Tuple[Opti
         else:
             rejected.append(Rejected(count, f"fewer than the {chosen} that fit"))
     if chosen is None:
-        why = f"{replicas} replicas cannot be divided evenly among {hosts} hosts and {ilds} IPU-Link domains (R3, R8)"
+        why = (
+            f"{counted(replicas, 'replica')} cannot be divided evenly among {counted(hosts, 'host')} and"
+            f" {counted(ilds, 'IPU-Link domain')} (R3, R8)"
+        )
         return None, why, rejected
-    reason = f"{policy}; {replicas} replicas over {hosts} hosts of {nodes} NUMA nodes, {cores} cores"
+    reason = (
+        f"{policy}; {counted(replicas, 'replica')} over {counted(hosts, 'host')} of {counted(nodes, 'NUMA node')},"
+        f" {counted(cores, 'core')}"
+    )
     return chosen, reason, rejected
 
 
 def _too_many(request: Request, per_host: int, cores: int, nodes: int) -> str:
     if request.io_bound:
         return f"{cores / per_host:.3g} cores each, below {request.min_cores_per_instance} (R13)"
-    return f"{per_host} per host for {nodes} NUMA nodes (R10)"
+    return f"{per_host} per host for {counted(nodes, 'NUMA node')} (R10)"
 
 
 def _no_instances_hint(request: Request, replicas: int, ilds: int) -> str:
@@ -213,7 +221,7 @@ def _no_instances_hint(request: Request, replicas: int, ilds: int) -> str:
 
 def _why_hosts(request: Request) -> str:
     sources = sorted({host.source for host in request.hosts})
-    layouts = sorted({f"{len(h.nodes)} NUMA nodes, {h.cores} cores" for h in request.hosts})
+    layouts = sorted({f"{counted(len(h.nodes), 'NUMA node')}, {counted(h.cores, 'core')}" for h in request.hosts})
     return f"{' / '.join(layouts)} ({', '.join(sources)})"
 
 
@@ -230,7 +238,7 @@ def _place(request: Request, instances: int, replicas: int, ilds: int) -> Tuple[
     if short and not request.oversubscribe:
         fewer = _fitting(request, replicas, ilds)
         raise PlanError(
-            f"{per_host} instances on {short[0].name}, which has {short[0].cores} cores to use",
+            f"{per_host} instances on {short[0].name}, which has {counted(short[0].cores, 'core')} to use",
             hint=(f"use --num-instances {fewer[-1]}, or " if fewer else "use ") + "--oversubscribe to share cores",
         )
     placements: List[Placement] = []

@@ -36,9 +36,10 @@ def main() -> NoReturn:
         binding = _bind(plan, place, job.backend)
         threads = size_pools(binding.cores, job, os.environ)
 
-        from ipulaunch.workers.backends.choice import make_backend, stack
+        from ipulaunch.workers.backends.choice import make_backend, make_devices, stack
 
         threads = read_back(threads)
+        make_devices(job)
         backend = make_backend(job, batch, place)
         run = run or _make_run(job, place, backend.collective.first)
         records = Records(run, place.instance)
@@ -53,10 +54,10 @@ def main() -> NoReturn:
             **stack(),
         )
 
-        from ipulaunch.workers.training import train
+        from ipulaunch.workers.instance import Instance
+        from ipulaunch.workers.work import carry_out
 
-        summary = train(job, batch, place, backend, run, records, threads.data)
-        records.done(summary)
+        records.done(carry_out(Instance(job, batch, place, backend, run, records, threads.data)))
         code = 0
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -77,6 +78,7 @@ def _arguments(argv: List[str]) -> argparse.Namespace:
     parser.add_argument("workload", choices=sorted(WORKLOADS))
     parser.add_argument("--backend", choices=("ipu", "cpu"), default="ipu", help="where the model runs")
     parser.add_argument("--rehearsal", action="store_true", help="use the small job of the rehearsal: section")
+    parser.add_argument("--config", help="a published configuration of the workload")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="assignments")
     parser.add_argument(
         "--run-dir", help="a run directory that the launcher has made; without it, instance 0 makes one"
@@ -115,7 +117,7 @@ def _bind(plan: Optional[Plan], place: popdist.Place, backend: str) -> Binding:
 
 def _job(arguments: argparse.Namespace) -> Job:
     overrides = [assignment(text, "--set") for text in arguments.assignments]
-    resolved = resolve(arguments.workload, rehearsal=arguments.rehearsal, overrides=overrides)
+    resolved = resolve(arguments.workload, rehearsal=arguments.rehearsal, config=arguments.config, overrides=overrides)
     return Job(arguments.workload, arguments.backend, resolved.settings)
 
 

@@ -14,12 +14,12 @@ from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.data_pipeline import cosmoflow, imagenet
 from ipulaunch.data_pipeline.augmentation import Draws, random_window
 from ipulaunch.data_pipeline.example import find_features
+from ipulaunch.data_pipeline.image_header import read_header
 from ipulaunch.data_pipeline.index import Index, open_index
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.record_reader import RecordReader
 from ipulaunch.data_pipeline.source import Source
 from ipulaunch.data_pipeline.stream import training_stream
-from ipulaunch.data_pipeline.tools.image_header import read_header
 from ipulaunch.data_pipeline.tools.parallel import in_order
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
@@ -27,7 +27,7 @@ from ipulaunch.topology.popdist import Place
 if TYPE_CHECKING:
     from ipulaunch.data_pipeline.tools.bench import Task
 
-_EPOCHS = 10**6  # endless, for a measurement
+_ENDLESS = range(10**9)  # weight updates, for a measurement
 _MICRO_SIZES = {"cosmoflow": 1, "imagenet": 16}
 _LIMIT_IMAGES = 256  # held in memory
 _NO_CONVERSION = tf.autograph.experimental.do_not_convert
@@ -70,7 +70,7 @@ def _ours(source: Source, task: Task) -> Iterator[int]:
     place = Place(task.instance, task.instances, task.instance, task.instances, task.instance, 1, task.instances, 1)
     threads = len(task.cores)
     stream = training_stream(
-        source, batch, place, shuffle=Shuffle(0), epochs=_EPOCHS, by_replica=False, threads=threads
+        source, batch, place, shuffle=Shuffle(0), updates=_ENDLESS, by_replica=False, threads=threads
     )
     for inputs, *_ in stream:
         yield int(inputs.shape[0])

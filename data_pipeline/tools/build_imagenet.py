@@ -13,8 +13,9 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, UsageError
 from ipulaunch.configs.run_directory import write_whole
-from ipulaunch.data_pipeline.tools.image_header import ImageHeader, NotAnImage, read_header
+from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header
 from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores, in_order
+from ipulaunch.data_pipeline.tools.raw_file import RawFile
 from ipulaunch.data_pipeline.tools.raw_images import RawImage, list_images
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
@@ -71,7 +72,7 @@ def _shards(out: Path, images: Dict[str, List[RawImage]], asked: Optional[int]) 
 
 def _claim(out: Path, images: Dict[str, List[RawImage]], shards: int, longest: Optional[int]) -> None:
     """Make sure that what is in `out` was begun with the same images and options."""
-    listing = "\n".join(f"{split} {image.label} {image.path.name}" for split, part in images.items() for image in part)
+    listing = "\n".join(f"{split} {image.label} {image.file.name}" for split, part in images.items() for image in part)
     state = {"images": hashlib.sha256(listing.encode()).hexdigest(), "shards": shards, "longest_side": longest}
     out.mkdir(parents=True, exist_ok=True)
     place = out / _STATE
@@ -99,7 +100,7 @@ def _write_shard(shard: _Shard, longest: Optional[int], progress: Progress) -> i
     def records() -> Iterator[bytes]:
         nonlocal converted
         for image in shard.images:
-            encoded, header, is_new = _as_jpeg(image.path, longest)
+            encoded, header, is_new = _as_jpeg(image.file, longest)
             converted += is_new
             yield encode_example(
                 {
@@ -108,7 +109,7 @@ def _write_shard(shard: _Shard, longest: Optional[int], progress: Progress) -> i
                     "image/colorspace": "RGB",
                     "image/channels": [3],
                     "image/format": "JPEG",
-                    "image/filename": image.path.name,
+                    "image/filename": image.file.name,
                     "image/class/label": [image.label],
                     "image/class/synset": image.synset,
                     "image/encoded": encoded,
@@ -126,9 +127,9 @@ def _write_shard(shard: _Shard, longest: Optional[int], progress: Progress) -> i
     return converted
 
 
-def _as_jpeg(path: Path, longest: Optional[int]) -> Tuple[bytes, ImageHeader, bool]:
+def _as_jpeg(file: RawFile, longest: Optional[int]) -> Tuple[bytes, ImageHeader, bool]:
     """An image as JPEG in RGB or grey, its header, and whether it had to be made anew."""
-    data = path.read_bytes()
+    data = file.read()
     try:
         header = read_header(data)
         is_plain = header.format == "JPEG" and header.channels in (1, 3)
@@ -137,7 +138,7 @@ def _as_jpeg(path: Path, longest: Optional[int]) -> Tuple[bytes, ImageHeader, bo
             return data, header, False
         pixels = tf.io.decode_image(data, channels=3, expand_animations=False)  # also turns CMYK into RGB
     except (NotAnImage, tf.errors.InvalidArgumentError) as error:
-        raise DataError(f"{path} cannot be decoded: {error}") from error
+        raise DataError(f"{file} cannot be decoded: {error}") from error
     if not is_small:
         scale = longest / max(header.height, header.width)  # type: ignore[operator]
         size = [max(1, round(side * scale)) for side in (header.height, header.width)]

@@ -7,12 +7,20 @@ from typing import Any, Dict
 
 from ipulaunch.data_pipeline.index import kept_at, open_index
 from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores
-from ipulaunch.data_pipeline.tools.sets import find_set
+from ipulaunch.data_pipeline.tools.sets import find_set, holds_records
 
 
 def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     """Index every split; says what there is and where the index is kept."""
-    found = find_set(Path(options["directory"]))
+    directory = Path(options["directory"])
+    if not holds_records(directory):
+        # Here and not above: this loads TensorFlow, which takes seconds.
+        from ipulaunch.data_pipeline.tools.array_sets import find_arrays
+
+        arrays = find_arrays(directory)
+        if arrays is not None:
+            return {"kind": arrays.kind, "splits": {}}
+    found = find_set(directory)
     splits: Dict[str, Any] = {}
     for split, paths in found.splits.items():
         progress = Progress(report, f"{split} files", len(paths))

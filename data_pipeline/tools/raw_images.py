@@ -1,4 +1,4 @@
-"""The raw images of ImageNet: folders of classes, or for validation one folder and a file of labels."""
+"""The raw images of ImageNet, in class folders or in the challenge's archives, each with its class."""
 
 from __future__ import annotations
 
@@ -8,77 +8,113 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.data_pipeline.tools import raw_archives
+from ipulaunch.data_pipeline.tools.raw_file import SUFFIXES, RawFile
 
-_SUFFIXES = {".jpeg", ".jpg", ".png"}
+_LABELS = "validation_labels.txt"
+_GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
+_SYNSETS = "synsets.txt"  # in the order of the development kit's numbers
 _SHUFFLE_KEY = 12345  # any; always the same, so that a build that goes on has the same order
+
+Classes = Dict[str, List[RawFile]]
 
 
 class RawImage(NamedTuple):
-    """One file, and the class it shows."""
+    """One image, and the class it shows."""
 
-    path: Path
+    file: RawFile
     label: int  # from 1
     synset: str
 
 
 def list_images(raw: Path, validation_labels: Optional[Path]) -> Dict[str, List[RawImage]]:
     """All images by split, in an order that is shuffled but always the same."""
-    train = raw / "train"
-    synsets = _folders(train)
-    if not synsets:
-        raise DataError(
-            f"there are no class folders in {train}", hint="expected train/n01440764/*.JPEG and one folder per class"
-        )
-    labels = {synset: number for number, synset in enumerate(synsets, 1)}
-    found = {"train": _in_folders(train, labels)}
-    validation = next((raw / name for name in ("validation", "val") if (raw / name).is_dir()), None)
-    if validation is not None:
-        found["validation"] = (
-            _in_folders(validation, labels)
-            if _folders(validation)
-            else _flat(validation, validation_labels or raw / "validation_labels.txt", labels)
-        )
+    train = _training_classes(raw)
+    labels = {synset: number for number, synset in enumerate(train, 1)}
+    found = {"train": _labelled(train, labels)}
+    folder = next((raw / name for name in ("validation", "val") if (raw / name).is_dir()), None)
+    archive = raw / raw_archives.VALIDATION
+    if folder is not None and _folders(folder):
+        unknown = sorted(set(_folders(folder)) - set(labels))
+        if unknown:
+            raise DataError(f"{folder / unknown[0]}: train/ has no class of this name")
+        found["validation"] = _labelled(_in_folders(folder), labels)
+    elif folder is not None:
+        found["validation"] = _flat(_images(folder), folder, raw, validation_labels, labels)
+    elif archive.is_file():
+        found["validation"] = _flat(raw_archives.images_in(archive), archive, raw, validation_labels, labels)
     return {split: _shuffled(images) for split, images in found.items()}
+
+
+def _training_classes(raw: Path) -> Classes:
+    train, archive = raw / "train", raw / raw_archives.TRAIN
+    classes = _in_folders(train)
+    if not classes and archive.is_file():
+        classes = raw_archives.images_by_class(archive)
+        if not classes:
+            raise DataError(f"{archive} holds no archives of classes", hint="expected n01440764.tar and so on in it")
+    if not classes:
+        hint = f"expected train/n01440764/*.JPEG and one folder per class, or {raw_archives.TRAIN}"
+        raise DataError(f"there are no class folders in {train}", hint=hint)
+    return classes
 
 
 def _folders(directory: Path) -> List[str]:
     return sorted(path.name for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else []
 
 
-def _images(directory: Path) -> List[Path]:
-    return sorted(path for path in directory.iterdir() if path.suffix.lower() in _SUFFIXES)
+def _images(directory: Path) -> List[RawFile]:
+    return [RawFile(path, path.name) for path in sorted(directory.iterdir()) if path.suffix.lower() in SUFFIXES]
 
 
-def _in_folders(directory: Path, labels: Dict[str, int]) -> List[RawImage]:
-    unknown = sorted(set(_folders(directory)) - set(labels))
-    if unknown:
-        raise DataError(f"{directory / unknown[0]}: train/ has no class of this name")
-    return [
-        RawImage(path, labels[synset], synset) for synset in _folders(directory) for path in _images(directory / synset)
-    ]
+def _in_folders(directory: Path) -> Classes:
+    return {synset: _images(directory / synset) for synset in _folders(directory)}
 
 
-def _flat(directory: Path, labels_file: Path, labels: Dict[str, int]) -> List[RawImage]:
+def _labelled(classes: Classes, labels: Dict[str, int]) -> List[RawImage]:
+    return [RawImage(file, labels[synset], synset) for synset, files in classes.items() for file in files]
+
+
+def _flat(
+    images: List[RawFile], where: Path, raw: Path, given: Optional[Path], labels: Dict[str, int]
+) -> List[RawImage]:
     """Images in the order of their names, and a line with the class of each."""
-    try:
-        lines = labels_file.read_text(encoding="utf-8").split()
-    except OSError as error:
-        hint = "--validation-labels FILE: a class per line, in the order of the images' names"
-        raise DataError(f"{labels_file}: {error.strerror}", hint=hint) from error
-    images = _images(directory)
+    path = given or next((raw / name for name in (_LABELS, _GROUND_TRUTH) if (raw / name).is_file()), raw / _LABELS)
+    lines = _words(path, "--validation-labels FILE: a class per line, in the order of the images' names")
     if len(images) != len(lines):
-        raise DataError(f"{labels_file} has {len(lines)} labels, {directory} has {len(images)} images")
-    return [RawImage(path, *_class(line, labels, labels_file)) for path, line in zip(images, lines)]
+        raise DataError(f"{path} has {len(lines)} labels, {where} has {len(images)} images")
+    numbered = _synsets_of_the_kit(path, labels) if path.name == _GROUND_TRUTH else list(labels)
+    return [RawImage(file, *_class(line, numbered, labels, path)) for file, line in zip(images, lines)]
 
 
-def _class(line: str, labels: Dict[str, int], labels_file: Path) -> Tuple[int, str]:
-    """A line names a class by its folder, or by its number from 1."""
-    if line in labels:
-        return labels[line], line
-    names = list(labels)
-    if line.isdigit() and 1 <= int(line) <= len(names):
-        return int(line), names[int(line) - 1]
-    raise DataError(f"{labels_file}: {line!r} is no class: neither a folder of train/ nor a number to {len(names)}")
+def _synsets_of_the_kit(path: Path, labels: Dict[str, int]) -> List[str]:
+    """The classes in the development kit's order. It is not that of their names, and the kit keeps it in meta.mat."""
+    place = path.with_name(_SYNSETS)
+    synsets = _words(
+        place,
+        f"the numbers in {_GROUND_TRUTH} follow the kit's meta.mat: write its WNIDs to {_SYNSETS}, one per line in the"
+        " order of their ILSVRC2012_ID, or give --validation-labels a file with a synset per line",
+    )
+    unknown = sorted(set(labels) - set(synsets))
+    if unknown:
+        raise DataError(f"{place} has {len(synsets)} classes, but not {unknown[0]} of the training images")
+    return synsets
+
+
+def _words(path: Path, hint: str) -> List[str]:
+    try:
+        return path.read_text(encoding="utf-8").split()
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}", hint=hint) from error
+
+
+def _class(line: str, numbered: List[str], labels: Dict[str, int], path: Path) -> Tuple[int, str]:
+    """A line names a class, or its number from 1."""
+    synset = numbered[int(line) - 1] if line.isdigit() and 1 <= int(line) <= len(numbered) else line
+    if synset not in labels:
+        known = f"neither a class of the training images nor a number to {len(numbered)}"
+        raise DataError(f"{path}: {line!r} is no class: {known}")
+    return labels[synset], synset
 
 
 def _shuffled(images: List[RawImage]) -> List[RawImage]:

@@ -7,7 +7,7 @@ from typing import Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from ipulaunch.data_pipeline.example import NotAnExample, Span, find_features
-from ipulaunch.data_pipeline.tools.image_header import ImageHeader, NotAnImage, read_header
+from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header
 
 CHANNELS, TARGETS, CLASSES = 4, 4, 1000
 _BOX = tuple(f"image/object/bbox/{side}" for side in ("xmin", "xmax", "ymin", "ymax"))

@@ -24,6 +24,11 @@ class RecordSet(NamedTuple):
         return [(split, path) for split, paths in self.splits.items() for path in paths]
 
 
+def holds_records(directory: Path) -> bool:
+    """Whether there are record files in a directory."""
+    return any(_SHARD.fullmatch(path.name) for path in directory.glob("*-of-*")) or any(_volumes(directory).values())
+
+
 def find_set(directory: Path) -> RecordSet:
     """The set in a directory; a directory with none is refused."""
     if not directory.is_dir():
@@ -31,14 +36,18 @@ def find_set(directory: Path) -> RecordSet:
     shards = [match for match in (_SHARD.fullmatch(path.name) for path in sorted(directory.iterdir())) if match]
     if shards:
         return _imagenet(directory, shards)
-    volumes = {split: tuple(sorted((directory / split).glob("*.tfrecord*"))) for split in ("train", "validation")}
-    splits = {split: paths for split, paths in volumes.items() if paths}
+    splits = {split: paths for split, paths in _volumes(directory).items() if paths}
     if not splits:
         raise DataError(
             f"there are no record files in {directory}",
-            hint="CosmoFlow has train/*.tfrecord and validation/*.tfrecord, ImageNet train-00000-of-01024 and so on",
+            hint="CosmoFlow has train/*.tfrecord and validation/*.tfrecord, ImageNet train-00000-of-01024 and so on,"
+            " CIFAR data_batch_1 or data_batch_1.bin, MNIST train-images-idx3-ubyte",
         )
     return RecordSet("cosmoflow", splits, ())
+
+
+def _volumes(directory: Path) -> Dict[str, Tuple[Path, ...]]:
+    return {split: tuple(sorted((directory / split).glob("*.tfrecord*"))) for split in ("train", "validation")}
 
 
 def _imagenet(directory: Path, shards: List[re.Match[str]]) -> RecordSet:

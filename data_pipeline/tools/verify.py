@@ -13,7 +13,7 @@ from ipulaunch.configs.errors import PlanError
 from ipulaunch.data_pipeline.tfrecord import FOOTER, HEADER, is_gzip, masked_crc
 from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.tools.record_fields import check_record
-from ipulaunch.data_pipeline.tools.sets import RecordSet, find_set
+from ipulaunch.data_pipeline.tools.sets import RecordSet, find_set, holds_records
 
 _LARGEST_RECORD = 1 << 31  # bytes; a protocol buffer cannot be larger
 _NOTED = 20  # places that are named for each oddity
@@ -44,8 +44,18 @@ class _Broken(Exception):
 
 def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     """Verify a set; every defect is reported where it is met, the result counts."""
-    found = find_set(Path(options["directory"]))
     shares_of = _plan(options)
+    directory = Path(options["directory"])
+    if not holds_records(directory):
+        # Here and not above: this loads TensorFlow, which takes seconds.
+        from ipulaunch.data_pipeline.tools.array_sets import find_arrays, verify_arrays
+
+        arrays = find_arrays(directory)
+        if arrays is not None:
+            result = verify_arrays(arrays, report)
+            counts = result["records"].items()
+            return {**result, "shards": {split: shares_of(split, count) for split, count in counts if shares_of}}
+    found = find_set(directory)
     defects: List[Tuple[Place, str]] = []
 
     def tell(place: Place, message: str) -> None:

@@ -10,6 +10,7 @@ from typing import Optional, Tuple
 import click
 
 from ipulaunch.configs.errors import PlanError
+from ipulaunch.configs.wording import counted
 from ipulaunch.launcher.poprun_options import NEWEST, parse_sdk, read_line
 from ipulaunch.topology import hostlist
 from ipulaunch.topology.pods import IPUS_PER_ILD
@@ -49,8 +50,9 @@ def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
         click.echo(json.dumps(data, indent=1))
     else:
         click.echo(
-            f"{numbers.ipus} IPUs = {replicas} replicas x {depth};"
-            f" {numbers.instances} instances on {numbers.hosts} hosts; {numbers.ilds} IPU-Link domains"
+            f"{counted(numbers.ipus, 'IPU')} = {counted(replicas, 'replica')} x {depth};"
+            f" {counted(numbers.instances, 'instance')} on {counted(numbers.hosts, 'host')};"
+            f" {counted(numbers.ilds, 'IPU-Link domain')}"
         )
         for warning in warnings:
             click.echo(f"warning: {warning}")

@@ -93,15 +93,15 @@ def build() -> None:
 
 
 @build.command("imagenet")
-@click.option("--raw", type=click.Path(), required=True, help="With train/CLASS/*.JPEG, and validation/ alike or flat.")
+@click.option("--raw", type=click.Path(), required=True, help="With train/ and validation/, or ILSVRC2012_img_*.tar.")
 @click.option("--out", type=click.Path(), required=True, help="A new directory, or that of a build to go on with.")
 @click.option("--shards", type=click.IntRange(1, 99999), help="Files for training; an eighth as many for validation.")
 @click.option("--longest-side", type=click.IntRange(1), help="Shrink larger images to so many pixels.")
-@click.option("--validation-labels", type=click.Path(), help="The classes of a flat validation/, one per line.")
+@click.option("--validation-labels", type=click.Path(), help="Classes of validation images in no folders, by line.")
 @click.option("--workers", type=click.IntRange(1), help="Files that are written at once. Default: one per core.")
 @_json
 def build_imagenet(as_json: bool, **options: Any) -> None:
-    """Raw class folders to TFRecord files. An interrupted build goes on where it was."""
+    """Raw class folders or the challenge's archives to TFRecord files. An interrupted build goes on where it was."""
     result = run_task("build_imagenet", options).result
     if as_json:
         _print_json(result)
@@ -121,6 +121,8 @@ def index(as_json: bool, **options: Any) -> None:
     if as_json:
         _print_json(result)
         return
+    if not result["splits"]:
+        click.echo(f"{result['kind']} is read whole and needs no index")
     for split, about in result["splits"].items():
         click.echo(f"{split}: {_count(about['records'], 'record')} in {_count(about['files'], 'file')}")
     for place in dict.fromkeys(about["index"] for about in result["splits"].values()):
@@ -157,7 +159,8 @@ def _print_verified(result: Mapping[str, Any], defects: List[Dict[str, Any]]) ->
         files = _count(result["files"][split], "file")
         click.echo(f"{split}: {_count(records, 'record')}{form} in {files}{_share(result['shards'].get(split))}")
     if not defects:
-        click.echo(f"ok: {_size(result['bytes'])} read, every checksum and field is right")
+        what = "checksum and field" if result["kind"] in ("cosmoflow", "imagenet") else "size and label"
+        click.echo(f"ok: {_size(result['bytes'])} read, every {what} is right")
 
 
 def _share(share: Optional[Mapping[str, Any]]) -> str:

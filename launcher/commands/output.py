@@ -20,6 +20,7 @@ def print_launch(launch: Launch, as_json: bool) -> None:
             "argv": list(launch.command.argv),
             "env": dict(launch.command.env),
             "notes": list(launch.notes),
+            "training": dict(launch.training),
             **solution_data(launch.solution),
         }
         click.echo(json.dumps(data, indent=1))

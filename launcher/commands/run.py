@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Tuple
 
 import click
 
@@ -27,16 +27,6 @@ def program_options(command: Any) -> Any:
     return command
 
 
-def launch_settings(
-    ipus_per_replica: int,
-    num_replicas: Optional[int],
-    num_instances: Optional[int],
-    io_bound: bool,
-    min_cores_per_instance: int,
-) -> Launch:
-    return Launch(ipus_per_replica, num_replicas, num_instances, io_bound, min_cores_per_instance)
-
-
 @click.command("run", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @launch_options
 @program_options
@@ -48,7 +38,7 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
     dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
     verbose = values.pop("verbose")
     names = ("ipus_per_replica", "num_replicas", "num_instances", "io_bound", "min_cores_per_instance")
-    settings = launch_settings(**{name: values.pop(name) for name in names})
+    settings = Launch(**{name: values.pop(name) for name in names})
     asked = asked_from(values)
     engine = choose_engine(asked.engine, dry_run or as_json)
     launch = launch_program(program, asked, engine, settings)

@@ -6,23 +6,31 @@ from typing import Any
 
 import click
 
-from ipulaunch.configs.workloads import SUMMARIES, schema_of
+from ipulaunch.configs.workloads import SUMMARIES
 from ipulaunch.launcher.commands.output import print_launch
+from ipulaunch.launcher.earlier_runs import with_resume
 from ipulaunch.launcher.launch import choose_engine, launch_workload
-from ipulaunch.launcher.options import asked_from, launch_options, settings_from, settings_options
+from ipulaunch.launcher.options import (
+    SettingsCommand,
+    asked_from,
+    engine_from,
+    launch_options,
+    settings_from,
+    settings_options,
+)
 
 
 def make_command(workload: str) -> click.Command:
     """The command of a workload; its options come from the workload's settings."""
 
-    @click.command(workload, help=SUMMARIES[workload])
+    @click.command(workload, cls=SettingsCommand, help=SUMMARIES[workload])
     @launch_options
-    @settings_options(schema_of(workload))
+    @settings_options(workload)
     def command(**values: Any) -> None:
         dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
         verbose = values.pop("verbose")
-        engine = choose_engine(values["engine"], dry_run or as_json)
-        resolved = settings_from(workload, values, on_cpus=engine.name == "openmpi")
+        engine = choose_engine(engine_from(values), dry_run or as_json)
+        resolved = with_resume(settings_from(workload, values, on_cpus=engine.name == "openmpi"))
         asked = asked_from(values)
         if dry_run or as_json:
             if run_dir is not None:

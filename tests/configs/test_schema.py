@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Optional
+from fractions import Fraction
+from typing import Dict, Optional, Tuple
 
 import pytest
+import yaml
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.schema import build, leaves, section, setting
+from ipulaunch.configs.schema import build, leaves, plain, plain_value, section, setting, value_of
 from ipulaunch.configs.tree import Given, assign, parse_yaml
 
 
@@ -104,8 +106,8 @@ def test_value_is_taken(key: str, given: object, value: object) -> None:
         ("rate", float("inf"), "a number above 0"),
         ("rate", float("nan"), "a number above 0"),
         ("rate", False, "a number above 0"),
-        ("momentum", 1, "a number of at least 0 below 1"),
-        ("momentum", -0.1, "a number of at least 0 below 1"),
+        ("momentum", 1, "a number of at least 0 and below 1"),
+        ("momentum", -0.1, "a number of at least 0 and below 1"),
         ("optimizer", "adm", "one of adam, sgd"),
         ("optimizer", 3, "one of adam, sgd"),
         ("shuffle", "maybe", "true or false"),
@@ -190,3 +192,94 @@ def test_origin_of_an_override_is_kept() -> None:
     origins: Dict[str, str] = {}
     build(Settings, {"rate": Given(1, "--set")}, origins)
     assert origins["rate"] == "--set"
+
+
+@dataclass(frozen=True)
+class Inner:
+    splits: Tuple[str, ...] = setting((), "names")
+    places: Tuple[int, ...] = setting((), "places", at_least=0)
+
+
+@dataclass(frozen=True)
+class Kinds:
+    inner: Inner = section(Inner)
+    often: Fraction = setting(Fraction(1), "how often", at_least=0)
+    rates: Tuple[float, ...] = setting((0.5,), "rates", above=0)
+    bytes: Optional[bool] = setting(None, "bytes or not")
+    rounding: str = setting("off", "rounding", choices=("off", "on", "ri"), ipu_only=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("often: 2", "often", Fraction(2)),
+        ("often: 1/2", "often", Fraction(1, 2)),
+        ("often: 0.1", "often", Fraction(1, 10)),
+        ("often: 0", "often", Fraction(0)),
+        ("rates: [1, 2.5, 1e-3]", "rates", (1.0, 2.5, 0.001)),
+        ("rates: 15", "rates", (15.0,)),
+        ("rates: 1, 2", "rates", (1.0, 2.0)),
+        ("inner: {splits: [a, b]}", "inner.splits", ("a", "b")),
+        ("inner: {splits: a}", "inner.splits", ("a",)),
+        ("inner: {splits: 'a, b'}", "inner.splits", ("a", "b")),
+        ("inner: {places: [0, 1]}", "inner.places", (0, 1)),
+        ("inner: {places: []}", "inner.places", ()),
+        ("bytes: null", "bytes", None),
+        ("bytes: off", "bytes", False),
+        ("rounding: ON", "rounding", "on"),
+        ("rounding: OFF", "rounding", "off"),
+        ("rounding: 'On'", "rounding", "on"),
+        ("rounding: RI", "rounding", "ri"),
+    ],
+)
+def test_further_kinds(text: str, key: str, value: object) -> None:
+    assert value_of(build(Kinds, parse_yaml(text, "my.yaml"), {}), key) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("often: -1", "a number or a fraction (1/2) of at least 0"),
+        ("often: 1/0", "a number or a fraction (1/2) of at least 0"),
+        ("often: true", "a number or a fraction (1/2) of at least 0"),
+        ("often: .inf", "a number or a fraction (1/2) of at least 0"),
+        ("often: 1e99999999", "a number or a fraction (1/2) of at least 0"),
+        ("often: 1/2/3", "a number or a fraction (1/2) of at least 0"),
+        ("rates: [1, 0]", "numbers above 0"),
+        ("rates: [1, x]", "numbers above 0"),
+        ("inner: {places: [1, -1]}", "whole numbers of at least 0"),
+        ("inner: {places: [1.5]}", "whole numbers of at least 0"),
+        ("inner: {splits: [1]}", "a list of names"),
+        ("bytes: maybe", "true or false"),
+        ("rounding: sometimes", "one of off, on, ri"),
+    ],
+)
+def test_wrong_values_of_further_kinds(text: str, expected: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        build(Kinds, parse_yaml(text, "my.yaml"), {})
+    assert caught.value.message.endswith(f"expected {expected}")
+
+
+@pytest.mark.parametrize(
+    ("value", "as_yaml"),
+    [((1, 2), [1, 2]), ((), []), (Fraction(1, 2), "1/2"), (Fraction(3), "3"), (None, None), (7, 7)],
+)
+def test_plain_value(value: object, as_yaml: object) -> None:
+    assert plain_value(value) == as_yaml
+
+
+def test_plain_settings_build_equal_ones() -> None:
+    text = "inner: {splits: [a, b]}\noften: 1/3\nrates: [1, 2]\nrounding: ON\n"
+    settings = build(Kinds, parse_yaml(text, "my.yaml"), {})
+    assert plain(settings) == {
+        "inner": {"splits": ["a", "b"], "places": []},
+        "often": "1/3",
+        "rates": [1.0, 2.0],
+        "bytes": None,
+        "rounding": "on",
+    }
+    assert build(Kinds, parse_yaml(yaml.safe_dump(plain(settings)), "job.yaml"), {}) == settings
+
+
+def test_ipu_only_is_told_of_a_leaf() -> None:
+    assert [leaf.key for leaf in leaves(Kinds) if leaf.about["ipu_only"]] == ["rounding"]

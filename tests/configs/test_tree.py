@@ -8,7 +8,17 @@ from typing import Any, Dict
 import pytest
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.tree import Given, Tree, assignment, from_environment, merge, parse_yaml, read_yaml
+from ipulaunch.configs.tree import (
+    Given,
+    Tree,
+    assignment,
+    flat,
+    from_environment,
+    merge,
+    parse_yaml,
+    read_yaml,
+    without,
+)
 
 
 def refusal(text: str) -> str:
@@ -266,3 +276,32 @@ def test_merge_leaves_its_layers_alone() -> None:
     below: Tree = {"s": {"a": one}}
     merge({}, below, {"s": {"a": two}})
     assert below == {"s": {"a": one}}
+
+
+@pytest.mark.parametrize(
+    ("tree", "found"),
+    [
+        pytest.param({}, {}, id="nothing"),
+        pytest.param({"a": one, "s": {"b": two}}, {"a": one, "s.b": two}, id="value and section"),
+        pytest.param({"s": {"t": {"a": one}}, "u": {}}, {"s.t.a": one}, id="deep, and an empty section"),
+    ],
+)
+def test_flat(tree: Tree, found: Dict[str, Given]) -> None:
+    assert flat(tree) == found
+
+
+@pytest.mark.parametrize(
+    ("key", "left"),
+    [
+        pytest.param("a", {"s": {"b": one, "c": two}}, id="value"),
+        pytest.param("s.b", {"a": one, "s": {"c": two}}, id="value of a section"),
+        pytest.param("s", {"a": one}, id="section"),
+        pytest.param("x.y", {"a": one, "s": {"b": one, "c": two}}, id="unknown section"),
+        pytest.param("s.x", {"a": one, "s": {"b": one, "c": two}}, id="unknown value"),
+        pytest.param("a.b", {"a": one, "s": {"b": one, "c": two}}, id="below a value"),
+    ],
+)
+def test_without(key: str, left: Tree) -> None:
+    tree: Tree = {"a": one, "s": {"b": one, "c": two}}
+    assert without(tree, key) == left
+    assert tree == {"a": one, "s": {"b": one, "c": two}}

@@ -168,7 +168,8 @@ def stream(directory: Path, instances: int, augment: bool = True, seed: int = 7,
         local = batch.replicas // instances
         place = Place(instance, instances, instance, instances, instance * local, local, batch.replicas, 1)
         source = Cifar(directory, "train", seed=seed, augment=augment)
-        made = training_stream(source, batch, place, shuffle=Shuffle(1), epochs=epochs, by_replica=False, threads=2)
+        updates = range(epochs * (source.samples // batch.global_size))
+        made = training_stream(source, batch, place, shuffle=Shuffle(1), updates=updates, by_replica=False, threads=2)
         parts.append(np.stack([images.numpy() for images, _ in made]).reshape(epochs, local, 5, 32, 32, 3))
     return list(np.concatenate(parts, axis=1))
 

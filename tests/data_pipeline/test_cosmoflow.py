@@ -62,7 +62,9 @@ def test_an_epoch_is_every_sample_once_in_the_same_global_order(
     for instance in range(instances):
         local = batch.replicas // instances
         place = Place(instance, instances, instance, instances, instance * local, local, batch.replicas, 1)
-        stream = training_stream(source, batch, place, shuffle=Shuffle(1), epochs=1, by_replica=False, threads=2)
+        stream = training_stream(
+            source, batch, place, shuffle=Shuffle(1), updates=range(1), by_replica=False, threads=2
+        )
         mine = [int(volume.numpy().flat[0]) for volume, _ in stream]
         assert mine == training_ids(epoch_order(24, Shuffle(1), 0), batch, place, by_replica=False).ravel().tolist()
         seen += mine
@@ -107,8 +109,9 @@ def test_data_that_goes_bad_in_the_run_ends_as_a_data_error(harm: Any, said: str
     directory = cosmoflow_set([2, 2])
     source = records(directory)
     harm(directory / "train" / "part-00001.tfrecord")
+    alone = Place(0, 1, 0, 1, 0, 1, 1, 1)
     stream = training_stream(
-        source, Batch(1, 1, 1), Place(0, 1, 0, 1, 0, 1, 1, 1), shuffle=Shuffle(0), epochs=1, by_replica=True, threads=1
+        source, Batch(1, 1, 1), alone, shuffle=Shuffle(0), updates=range(4), by_replica=True, threads=1
     )
     with pytest.raises(DataError, match=said) as caught, data_errors(source):
         list(stream)

@@ -90,7 +90,8 @@ def one(write: Any, tmp_path: Path) -> Callable[..., ImagenetRecords]:
 
 
 def train(source: ImagenetRecords, batch: Batch = SINGLE, place: Place = ALONE, epochs: int = 1) -> Any:
-    return training_stream(source, batch, place, shuffle=Shuffle(1), epochs=epochs, by_replica=False, threads=2)
+    updates = range(epochs * (source.samples // batch.global_size))
+    return training_stream(source, batch, place, shuffle=Shuffle(1), updates=updates, by_replica=False, threads=2)
 
 
 def images_of(source: ImagenetRecords, epochs: int = 1) -> List[np.ndarray]:
@@ -256,6 +257,14 @@ def test_draws_are_the_same_on_every_stack() -> None:
     assert Draws(1, 2, 3).take(2) == [0.7392729637493114, 0.1727219477163251]
     draws = Draws(1, 2, 3)
     assert [draws.take(1)[0], draws.take(1)[0]] == Draws(1, 2, 3).take(2)
+
+
+def test_draws_that_are_restarted_are_those_of_the_other_sample() -> None:
+    draws = Draws(1, 2, 9)
+    for sample in (3, 4, 3):
+        draws.take(21)
+        draws.restart(sample)
+        assert draws.take(40) == Draws(1, 2, sample).take(40)
 
 
 NOISE = jpeg(picture(60, 80))

@@ -32,11 +32,22 @@ def seen(stream: Any) -> List[List[int]]:
 
 
 def test_training_stream_is_the_order_of_every_epoch_in_turn() -> None:
-    stream = training_stream(Numbers(), BATCH, PLACE, shuffle=Shuffle(5), epochs=3, by_replica=True, threads=2)
+    stream = training_stream(Numbers(), BATCH, PLACE, shuffle=Shuffle(5), updates=range(6), by_replica=True, threads=2)
     expected: List[List[int]] = []
     for epoch in range(3):
         expected += training_ids(epoch_order(35, Shuffle(5), epoch), BATCH, PLACE, by_replica=True).tolist()
     assert seen(stream) == expected
+
+
+@pytest.mark.parametrize("start", range(7))
+def test_a_stream_can_begin_at_any_update(start: int) -> None:
+    def rows(updates: range) -> List[List[int]]:
+        stream = training_stream(
+            Numbers(), BATCH, PLACE, shuffle=Shuffle(5), updates=updates, by_replica=True, threads=1
+        )
+        return seen(stream)
+
+    assert rows(range(start, 7)) == rows(range(7))[4 * start :]  # 2 replicas x 2 steps an update
 
 
 def test_validation_stream_carries_the_weights() -> None:
@@ -47,5 +58,5 @@ def test_validation_stream_carries_the_weights() -> None:
 
 
 def test_micro_batches_have_a_fixed_shape() -> None:
-    stream = training_stream(Numbers(), BATCH, PLACE, shuffle=Shuffle(5), epochs=1, by_replica=False, threads=1)
+    stream = training_stream(Numbers(), BATCH, PLACE, shuffle=Shuffle(5), updates=range(2), by_replica=False, threads=1)
     assert [tuple(spec.shape) for spec in stream.element_spec] == [(2, 1), (2, 1)]

@@ -14,7 +14,7 @@ GOOD = "poprun --num-instances=16 --num-replicas=16 python3 train.py --num-repli
 def test_good_line(ipulaunch: Run) -> None:
     code, out, err = ipulaunch("check", "--", *shlex.split(GOOD))
     assert (code, err) == (0, "")
-    assert out.splitlines() == ["16 IPUs = 16 replicas x 1; 16 instances on 1 hosts; 1 IPU-Link domains", "ok"]
+    assert out.splitlines() == ["16 IPUs = 16 replicas x 1; 16 instances on 1 host; 1 IPU-Link domain", "ok"]
 
 
 def test_dashes_before_the_line_may_be_left_out(ipulaunch: Run) -> None:
@@ -47,7 +47,7 @@ def test_number_of_domains_is_only_warned_of(ipulaunch: Run) -> None:
     line = "poprun --num-ilds 4 --num-instances 4 --num-replicas 16 --ipus-per-replica 4 prog"  # published
     code, out, err = ipulaunch("check", "--", *line.split())
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "64 IPUs = 16 replicas x 4; 4 instances on 1 hosts; 4 IPU-Link domains"
+    assert out.splitlines()[0] == "64 IPUs = 16 replicas x 4; 4 instances on 1 host; 4 IPU-Link domains"
     assert out.splitlines()[1].startswith("warning: 4 IPU-Link domains for 64 IPUs")
     assert out.splitlines()[2:] == ["ok, with warnings"]
 

@@ -139,6 +139,12 @@ def test_index(task: Any, ipulaunch: Run) -> None:
     assert json.loads(ipulaunch("data", "index", "d", "--json").out)["splits"] == splits
 
 
+def test_a_set_that_needs_no_index(task: Any, ipulaunch: Run) -> None:
+    task({"event": "result", "kind": "mnist", "splits": {}})
+    code, out, _ = ipulaunch("data", "index", "d")
+    assert (code, out) == (0, "mnist is read whole and needs no index\n")
+
+
 def test_verify_says_what_it_found(task: Any, ipulaunch: Run) -> None:
     seen = task(NO_DEFECTS)
     code, out, _ = ipulaunch("data", "verify", "d", "--instances", "2", "--micro-batch-size", "1")
@@ -151,6 +157,14 @@ def test_verify_says_what_it_found(task: Any, ipulaunch: Run) -> None:
         ],
     )
     assert seen()["options"] == {"directory": "d", "instances": 2, "replicas": None, "micro_batch_size": 1}
+
+
+def test_small_images_have_no_checksums(task: Any, ipulaunch: Run) -> None:
+    task({**NO_DEFECTS, "kind": "cifar10", "form": "32 x 32 x 3", "notes": [], "shards": {}})
+    assert ipulaunch("data", "verify", "d").out.splitlines() == [
+        "train: 7 records of 32 x 32 x 3 in 2 files",
+        "ok: 5.0 MB read, every size and label is right",
+    ]
 
 
 def test_verify_names_every_defect(task: Any, ipulaunch: Run) -> None:

@@ -5,7 +5,7 @@ import io
 import re
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
@@ -14,6 +14,7 @@ from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.launcher import display, live_display
 from ipulaunch.launcher.display import Display, make_display
 from ipulaunch.launcher.events import Follower, Progress
+from ipulaunch.launcher.examination import Finding
 from ipulaunch.launcher.launch import Launch
 from ipulaunch.launcher.live_display import LiveDisplay
 from ipulaunch.launcher.verdict import Verdict
@@ -80,8 +81,8 @@ def _training() -> Tuple[Progress, List[Dict[str, Any]]]:
     records = [
         {"instance": 0, "event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3},
         {"instance": 1, "event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3},
-        {"instance": 0, "event": "epoch", "time_ns": 2, "epoch": 1, "update": 8, "samples_per_s": 20.0, "loss": 0.25},
-        {"instance": 1, "event": "epoch", "time_ns": 2, "epoch": 1, "update": 8, "samples_per_s": 20.0, "loss": 0.25},
+        {"instance": 0, "event": "log", "time_ns": 2, "epoch": 1, "update": 8, "samples_per_s": 20.0, "loss": 0.25},
+        {"instance": 1, "event": "log", "time_ns": 2, "epoch": 1, "update": 8, "samples_per_s": 20.0, "loss": 0.25},
     ]
     for record in records:
         progress.take(record["instance"], {name: value for name, value in record.items() if name != "instance"})
@@ -128,6 +129,88 @@ def test_milestones_are_those_of_instance_0(plain: Display) -> None:
         "training: 2 epochs of 8 weight updates; 3 samples left out per epoch",
         "epoch 1/2: loss 0.25",
     ]
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        ({"event": "warning", "message": "rounded"}, "warning: rounded"),
+        (
+            {"event": "resumed", "path": "runs/a/checkpoints/8", "update": 8},
+            "resumed after update 8: runs/a/checkpoints/8",
+        ),
+        (
+            {"event": "validation", "checkpoint": "update-8", "update": 8, "epoch": 1, "val_loss": 0.5},
+            "validation of update-8: val_loss 0.5",
+        ),
+        ({"event": "validation", "update": 8, "epoch": 1, "val_loss": 0.5}, "validation of the weights: val_loss 0.5"),
+        (
+            {"event": "log", "update": 4, "epoch": 0.5, "samples_per_s": 2.0, "loss": 0.25},
+            "epoch 0.5/2: loss 0.25",
+        ),
+        ({"event": "checkpoint", "path": "checkpoints/8"}, ""),
+    ],
+    ids=["warning", "resumed", "validation", "validation of no checkpoint", "half an epoch", "checkpoint"],
+)
+def test_records_that_are_told_of(record: Dict[str, Any], line: str, plain: Display) -> None:
+    progress = Progress(1, epochs=2)
+    taken = {"time_ns": 1, **record}
+    assert progress.take(0, taken)
+    plain.show(progress, [{"instance": 0, **taken}])
+    assert _talk(plain) == (f"{line}\n" if line else "")
+
+
+def test_a_warning_is_told_once(plain: Display) -> None:
+    record = {"instance": 0, "event": "warning", "time_ns": 1, "message": "rounded"}
+    plain.warn("rounded")
+    plain.show(Progress(1), [record, record])
+    assert _talk(plain) == "warning: rounded\n"
+
+
+def test_start_of_a_single_replica_counts_in_the_singular(
+    plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, solve_for: Callable[..., Any]
+) -> None:
+    training = (Finding("pipeline", "2 stages"), Finding("IPU only", "device.profile = true"))
+    solution = solve_for(1, 1, layout=(1, 1))
+    plain.start(make_launch(["x"], job=JOB, solution=solution, training=training), run_directory)
+    assert [" ".join(line.split()) for line in _talk(plain).splitlines()] == [
+        "cosmoflow on 1 IPU: an engine of the tests",
+        "IPUs 1 = 1 replica x 1",
+        "instances 1 with 1 replica and 1 core, on localhost",
+        "batch 1 = 1 micro-batch x 1 replica x 1 accumulation",
+        "pipeline 2 stages",
+        "run run",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"best": {"checkpoint": "update-8", "epoch": 1, "val_loss": 0.5}}, "best update-8, epoch 1: val_loss 0.5"),
+        ({"best": {"epoch": 1, "update": 8, "val_loss": 0.5}}, None),
+        ({"target": {"value": 0.98, "reached_by": {"checkpoint": "update-8"}}}, "target 0.98: reached by update-8"),
+        ({"target": {"value": 0.98, "reached_by": {"update": 8}}}, "target 0.98: reached by the weights"),
+        ({"target": {"value": 0.98, "reached_by": None}}, "target 0.98: not reached"),
+    ],
+    ids=["best", "no checkpoint", "target", "target without checkpoint", "target not reached"],
+)  # fmt: skip
+def test_end_names_the_best_and_the_target(
+    more: Dict[str, Any], line: Optional[str], plain: Display, run_directory: RunDirectory
+) -> None:
+    plain.conclude(Verdict(0, "done"), run_directory, {**SUMMARY, **more})
+    lines = [" ".join(line.split()) for line in _talk(plain).splitlines()]
+    assert [text for text in lines if text.startswith(("best", "target"))] == ([line] if line else [])
+
+
+def test_end_of_an_evaluation_has_no_throughput(plain: Display, run_directory: RunDirectory) -> None:
+    plain.conclude(Verdict(0, "done"), run_directory, {"metrics": {"val_loss": 0.5}})
+    assert [line.split()[0] for line in _talk(plain).splitlines()] == ["done", "final", "run"]
+
+
+def test_position_without_metrics(plain: Display, clock: Clock) -> None:
+    clock.now += 100
+    plain.show(Progress(1, updates={0: 3}, rates={0: 2.0}, total_updates=8), [])
+    assert _talk(plain) == "update 3/8, 2.0 samples/s\n"
 
 
 def test_position_is_written_every_few_seconds(plain: Display, clock: Clock) -> None:
@@ -179,7 +262,7 @@ def test_broken_records_do_not_stop_the_display(
 ) -> None:
     shown: Display = request.getfixturevalue(kind)
     shown.start(make_launch(["x"], job=JOB), run_directory)
-    broken = ["{}", "{", '{"time_ns": 1}', '{"event": "training"}', '{"event": "epoch", "time_ns": 2}', "null"]
+    broken = ["{}", "{", '{"time_ns": 1}', '{"event": "training"}', '{"event": "log", "time_ns": 2}', "null"]
     run_directory.events(0).write_text("\n".join(broken) + "\n")
     with contextlib.closing(Follower(run_directory, 2)) as follower:
         shown.show(follower.progress, follower.look())

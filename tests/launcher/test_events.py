@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher.events import Follower, Progress
+from ipulaunch.launcher.events import Follower, Progress, measured
 
 TRAINING = {"event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3}
 
@@ -109,6 +109,39 @@ def test_long_file_is_read_in_several_looks(follower: Follower, run_directory: R
     assert 1 in [record["instance"] for record in looks[0]]
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"event": "validation", "epoch": 1},
+        {"event": "validation", "update": 1},
+        {"event": "warning"},
+        {"event": "resumed", "path": "p"},
+        {"event": "log", "update": 1},
+        {"event": "checkpoint"},
+        {"event": "training", "epochs": 1},
+        {},
+    ],
+    ids=lambda record: " ".join(map(str, record.values())) or "nothing",
+)
+def test_incomplete_record_is_not_taken(record: Dict[str, Any]) -> None:
+    progress = Progress(1)
+    assert not progress.take(0, {"time_ns": 1, **record})
+    assert progress == Progress(1)
+
+
+def test_metrics_of_a_record_are_what_is_not_about_it() -> None:
+    record = {
+        "event": "validation",
+        "time_ns": 1,
+        "instance": 0,
+        "checkpoint": "c",
+        "update": 8,
+        "epoch": 1,
+        "val_loss": 2,
+    }
+    assert measured(record) == {"val_loss": 2}
+
+
 def test_progress_of_a_training() -> None:
     progress = Progress(2)
     assert (progress.update, progress.samples_per_s, progress.total_updates) == (0, 0, 0)
@@ -116,7 +149,7 @@ def test_progress_of_a_training() -> None:
     progress.take(0, TRAINING)
     progress.take(0, _update(3, loss=0.5))
     progress.take(1, _update(4, loss=0.4))
-    progress.take(0, {"event": "epoch", "time_ns": 9, "epoch": 1, "update": 8, "samples_per_s": 12.0, "val_loss": 0.3})
+    progress.take(0, {"event": "log", "time_ns": 9, "epoch": 1, "update": 8, "samples_per_s": 12.0, "val_loss": 0.3})
     progress.take(0, {"event": "checkpoint", "time_ns": 10, "path": "checkpoints/8"})
     progress.take(0, {"event": "something new", "time_ns": 11})
     assert (progress.total_updates, progress.epochs, progress.left_out) == (16, 2, 3)

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import pytest
 
@@ -41,6 +41,38 @@ def test_nothing_heavy_is_loaded(code: str, own_environment: Dict[str, str]) -> 
     loaded = done.stdout.rpartition("loaded:")[2].split()
     assert "ipulaunch.launcher.cli" in loaded
     assert [name for name in loaded if name.startswith(tuple(heavy + "." for heavy in HEAVY)) or name in HEAVY] == []
+
+
+SHARED = ("workload", "optimization", "device", "sections")
+
+
+@pytest.mark.parametrize(
+    ("words", "loaded"),
+    [
+        pytest.param(["--help"], [], id="help"),
+        pytest.param(["cosmoflow", "--pod", "16", "--dry-run"], ["cosmoflow", *SHARED], id="volumes"),
+        pytest.param(["mnist", "--dry-run"], ["images", *SHARED], id="images"),
+    ],
+)
+def test_settings_are_loaded_when_they_are_needed(
+    words: List[str], loaded: List[str], own_environment: Dict[str, str]
+) -> None:
+    code = f"""
+import sys
+sys.argv = ["ipulaunch", *{words!r}]
+from ipulaunch.launcher.cli import main
+try:
+    main()
+finally:
+    print("loaded:", *sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True, env=own_environment
+    )
+    modules = done.stdout.rpartition("loaded:")[2].split()
+    assert sorted(
+        name for name in ("cosmoflow", "images", *SHARED) if f"ipulaunch.configs.{name}" in modules
+    ) == sorted(loaded)
 
 
 @pytest.mark.parametrize(

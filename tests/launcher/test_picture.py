@@ -62,7 +62,7 @@ def test_columns_are_aligned(make_plan: MakePlan) -> None:
 def test_many_hosts_are_the_first_and_the_last(make_plan: MakePlan) -> None:
     lines = draw_plan(make_plan(8, 8, hosts=[f"h{n}" for n in range(8)], layout=(1, 2))).splitlines()
     assert [line for line in lines if line.startswith("h")] == ["h0", "h7"]
-    assert "... 6 more hosts with 1 instances each ..." in lines
+    assert "... 6 more hosts with 1 instance each ..." in lines
     assert lines[-1].split()[:2] == ["instance", "7"]
 
 

@@ -109,7 +109,7 @@ def test_every_number_has_a_decision_with_its_origin(solved: Solve) -> None:
     ("wishes", "reason"),
     [
         pytest.param(
-            {}, "an instance per NUMA node (R10); 16 replicas over 1 hosts of 8 NUMA nodes, 128 cores", id="computed"
+            {}, "an instance per NUMA node (R10); 16 replicas over 1 host of 8 NUMA nodes, 128 cores", id="computed"
         ),
         pytest.param({"instances": 8}, "also the default", id="asked for the default"),
         pytest.param(
@@ -192,9 +192,7 @@ def test_usual_plan_has_no_warning(solved: Solve) -> None:
         pytest.param({"instances": 32}, r"32 instances for 16 replicas.*\(R2\)", id="R2"),
         pytest.param({"instances": 2, "hosts": 4}, r"2 instances .* 4 hosts \(R3\)", id="R3"),
         pytest.param({"hosts": 3}, r"16 replicas .* 3 hosts .*R3", id="R3 by default"),
-        pytest.param(
-            {"ipus_per_replica": 16, "hosts": 2}, r"1 replicas .* 2 hosts .*R3", id="more hosts than replicas"
-        ),
+        pytest.param({"ipus_per_replica": 16, "hosts": 2}, r"1 replica .* 2 hosts .*R3", id="more hosts than replicas"),
         pytest.param({"replicas": 32}, r"32 replicas .* has 16 \(R4\)", id="R4"),
         pytest.param({"pod": "4", "ipus_per_replica": 8}, r"4 IPUs .* replica of 8 IPUs \(R4\)", id="R4 depth"),
         pytest.param({"ipus": 32}, r"32 .* 16 IPUs of pod16", id="more IPUs than there are"),

@@ -38,4 +38,4 @@ def test_unknown_pod_is_answered_with_the_nearest(pod: str, hint: str, catalogue
 
 @pytest.mark.parametrize(("ipus", "ilds"), [(1, 1), (2, 1), (64, 1), (128, 2), (512, 8)])
 def test_system_outside_the_catalogue(ipus: int, ilds: int) -> None:
-    assert of_size(ipus) == System(f"{ipus} IPUs", ipus, ilds, hosts=ilds, max_hosts=None)
+    assert of_size(ipus) == System("1 IPU" if ipus == 1 else f"{ipus} IPUs", ipus, ilds, hosts=ilds, max_hosts=None)

@@ -10,11 +10,12 @@ import pytest
 
 from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
 from ipulaunch.configs.job import Job
+from ipulaunch.configs.optimization import Optimizer
 from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.sections import Optimizer, Training
+from ipulaunch.configs.sections import Training
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place, read_place
-from ipulaunch.workers.checkpoints import load_state
+from ipulaunch.workers.checkpoints import load
 from ipulaunch.workers.records import Records
 
 SITE = Path(__file__).parents[1] / "standin" / "site"
@@ -42,7 +43,7 @@ TINY_OPTIONS = [
 class Trained(NamedTuple):
     """What a training leaves."""
 
-    state: Dict[str, np.ndarray]  # weights and optimizer
+    state: List[np.ndarray]  # weights and optimizer
     curve: List[Dict[str, Any]]
 
 
@@ -55,8 +56,9 @@ def tiny_options() -> List[str]:
 def read_training() -> Callable[[Path], Trained]:
     def read(run: Path) -> Trained:
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        curve = [{name: value for name, value in row.items() if name != "train_s"} for row in rows]
-        return Trained(load_state(run / "checkpoints" / f"update-{rows[-1]['update']:08}"), curve)
+        curve = [{name: row[name] for name in row if name not in ("train_s", "samples_per_s")} for row in rows]
+        last = load(run / "checkpoints" / f"update-{rows[-1]['update']:08}")
+        return Trained([*last.weights, *last.optimizer], curve)
 
     return read
 
@@ -77,13 +79,14 @@ def train_tiny(read_training: Callable[[Path], Trained]) -> Callable[..., Traine
     """Trains the tiny job in this process; `make_backend(batch, place)` says on what."""
 
     def run(path: Path, place: Place, make_backend: Callable[[Batch, Place], Any]) -> Trained:
-        from ipulaunch.workers.training import train
+        from ipulaunch.workers.instance import Instance
+        from ipulaunch.workers.work import carry_out
 
         batch = Batch(1, place.replicas, 2)
         directory = RunDirectory(path)
         records = Records(directory, place.instance)
-        summary = train(Job("cosmoflow", "cpu", TINY), batch, place, make_backend(batch, place), directory, records, 1)
-        records.done(summary)
+        job, backend = Job("cosmoflow", "cpu", TINY), make_backend(batch, place)
+        records.done(carry_out(Instance(job, batch, place, backend, directory, records, 1)))
         return read_training(path)
 
     return run
@@ -101,7 +104,7 @@ def on_cpus(train_tiny: Callable[..., Trained], tmp_path_factory: pytest.TempPat
         if replicas not in found:
             place = Place(0, 1, 0, 1, 0, replicas, replicas, 1)
             path = tmp_path_factory.mktemp("cpu")
-            found[replicas] = train_tiny(path, place, lambda batch, where: CpuBackend(batch, where, Alone(), 0))
+            found[replicas] = train_tiny(path, place, lambda batch, where: CpuBackend(TINY, batch, where, Alone()))
         return found[replicas]
 
     return run

@@ -9,17 +9,18 @@ import pytest
 import tensorflow as tf
 
 from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
-from ipulaunch.configs.sections import Optimizer
+from ipulaunch.configs.optimization import Optimizer
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.data_pipeline.synthetic import SyntheticCosmoflow
 from ipulaunch.topology import Batch
+from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.cpu import CpuBackend
 from ipulaunch.workers.backends.draws import DrawPosition, PositionedDropout
 from ipulaunch.workers.collective import Alone
-from ipulaunch.workers.measures import MEAN_ABSOLUTE_ERROR, MEAN_SQUARED_ERROR
-from ipulaunch.workers.models.cosmoflow import build_model
+from ipulaunch.workers.measures import measures_of
+from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.optimizers import make_optimizer
 
 pytestmark = pytest.mark.core
@@ -29,7 +30,7 @@ SETTINGS = CosmoflowSettings(
     model=CosmoflowModel(conv_size=2, n_conv_layers=2, dropout=0.0),
     optimizer=Optimizer("sgd", 0.1),
 )
-MEASURES = (MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR)
+NETWORK, MEASURES = network_of(SETTINGS), measures_of(SETTINGS)
 
 
 def alone(replicas: int) -> Place:
@@ -37,7 +38,7 @@ def alone(replicas: int) -> Place:
 
 
 def model_like(other: Any) -> Any:
-    model = build_model(SETTINGS, lambda rate, name: tf.keras.layers.Dropout(rate, name=name))
+    model = build_model(NETWORK, lambda rate, name: tf.keras.layers.Dropout(rate, name=name))
     model.set_weights(other.get_weights())
     return model
 
@@ -48,14 +49,14 @@ def model_like(other: Any) -> Any:
     ids=lambda batch: f"{batch.micro_size}x{batch.replicas}x{batch.accumulation}",
 )
 def test_an_update_is_plain_gradient_descent_on_the_global_batch(batch: Batch) -> None:
-    backend = CpuBackend(batch, alone(batch.replicas), Alone(), seed=0)
-    model = build_model(SETTINGS, backend.dropout)
+    backend = CpuBackend(SETTINGS, batch, alone(batch.replicas), Alone())
+    model = build_model(NETWORK, backend.dropout)
     plain = model_like(model)
     source = SyntheticCosmoflow(SETTINGS.data, "train", 0)
 
-    trained = backend.prepare(model, make_optimizer(SETTINGS.optimizer, batch.replicas), MEASURES, 1)
+    trained = backend.prepare(model, make_optimizer(SETTINGS, batch, 1), MEASURES, None)
     stream = training_stream(
-        source, batch, alone(batch.replicas), shuffle=Shuffle(0), epochs=1, by_replica=True, threads=1
+        source, batch, alone(batch.replicas), shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=1
     )
     history = trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0).history
 
@@ -74,13 +75,21 @@ def test_an_update_is_plain_gradient_descent_on_the_global_batch(batch: Batch) -
 
 def test_padding_weighs_nothing_in_an_update() -> None:
     batch = Batch(8, 2, 2)  # 32 places for 24 samples
-    backend = CpuBackend(batch, alone(2), Alone(), seed=0)
-    model = build_model(SETTINGS, backend.dropout)
+    backend = CpuBackend(SETTINGS, batch, alone(2), Alone())
+    model = build_model(NETWORK, backend.dropout)
     plain = model_like(model)
     source = SyntheticCosmoflow(SETTINGS.data, "train", 0)
-    trained = backend.prepare(model, make_optimizer(SETTINGS.optimizer, 2), MEASURES, 1)
+    trained = backend.prepare(model, make_optimizer(SETTINGS, batch, 1), MEASURES, None)
     stream = training_stream(
-        source, batch, alone(2), shuffle=Shuffle(0), epochs=1, by_replica=True, threads=1, remainder="pad", traced=False
+        source,
+        batch,
+        alone(2),
+        shuffle=Shuffle(0),
+        updates=range(1),
+        by_replica=True,
+        threads=1,
+        remainder="pad",
+        traced=False,
     )
     trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0)
 
@@ -95,12 +104,12 @@ def test_padding_weighs_nothing_in_an_update() -> None:
 
 @pytest.mark.parametrize("batch", [Batch(1, 1, 1), Batch(2, 4, 3)], ids=["one by one", "padded"])
 def test_validation_is_the_mean_over_the_whole_set(batch: Batch) -> None:
-    backend = CpuBackend(batch, alone(batch.replicas), Alone(), seed=0)
-    model = build_model(SETTINGS, backend.dropout)
-    trained = backend.prepare(model, make_optimizer(SETTINGS.optimizer, 1), MEASURES, 1)
+    backend = CpuBackend(SETTINGS, batch, alone(batch.replicas), Alone())
+    model = build_model(NETWORK, backend.dropout)
+    trained = backend.prepare(model, make_optimizer(SETTINGS, batch, 1), MEASURES, None)
     source = SyntheticCosmoflow(SETTINGS.data, "validation", 0)
     stream = validation_stream(source, batch, alone(batch.replicas), threads=1)
-    found = backend.validate(trained, stream, source.samples)
+    found = backend.validate(trained, stream, source.samples, batch.micro_size)
 
     inputs, targets = source.load(np.arange(source.samples))
     error = model(inputs).numpy() - targets

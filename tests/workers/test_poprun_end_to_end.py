@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Sequence
 
 import numpy as np
 import pytest
@@ -31,56 +31,56 @@ def with_poprun(environ: Dict[str, str]) -> Dict[str, str]:
 def start(tmp_path: Path) -> Run:
     def run(*words: str, environ: Dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            words, cwd=tmp_path, env=with_poprun(environ), capture_output=True, text=True, timeout=120, check=False
+            words, cwd=tmp_path, env=with_poprun(environ), capture_output=True, text=True, timeout=300, check=False
         )
 
     return run
 
 
 def expected_calls(sdk: str) -> List[Any]:
-    """The tiny job on one of two instances with two replicas each; sums travel as bytes, 8 for each number."""
-    popdist_sum = "tensorflow.python.ipu.distributed.host_collective_ops.allreduce"
-    horovod_sum = "tensorflow.python.ipu.horovod.allreduce"
-
-    def summed(numbers: int) -> Any:
-        value = f"int32[2, {8 * numbers}]"
-        if sdk == "2.6":
-            return (horovod_sum, {"tensor": value, "op": "Sum"})
-        return (popdist_sum, {"value": value, "reduce_op": "ReduceOp.SUM"})
-
+    """The tiny job on one of two instances with two replicas each, without the sums over instances."""
     accumulation = {
         "gradient_accumulation_steps_per_replica": 2,
         "gradient_accumulation_reduction_method": "GradientAccumulationReductionMethod.RUNNING_MEAN",
+        "gradient_accumulation_optimizer_kwargs": {"offload_weight_update_variables": False},
     }
     compiled = {"model": "cosmoflow", "optimizer": "Adadelta", "loss": "function", "metrics": ["MeanOf"]}
     fit: Dict[str, Any] = {"model": "cosmoflow", "x": "Dataset", "epochs": 2, "verbose": 0}
-    fit.update(callbacks=["MeanOverInstances", "_Progress"], steps_per_epoch=8)  # 2 updates x 2 steps x 2 replicas
-    validated = ("Model.predict", {"model": "validator", "x": "Dataset", "verbose": 0})
+    fit.update(callbacks=["MeanOverInstances", "Progress"], steps_per_epoch=8)  # 2 updates x 2 steps x 2 replicas
     replication = ("Model.set_replication_options", {"replicated_metric_reduction_method": "MEAN"})
     return [
-        ("IPUConfig", {}),
         ("popdist.isPopdistEnvSet", {}),
+        ("IPUConfig", {}),
+        ("IPUConfig.allow_recompute =", {"value": False}),
+        ("IPUConfig.convolutions.poplar_options =", {"value": {"gatherConvOutput": "false"}}),
+        ("IPUConfig.matmuls.poplar_options =", {"value": {}}),
+        ("IPUConfig.compilation_poplar_options =", {"value": {"target.deterministicWorkers": "portable"}}),
+        ("IPUConfig.floating_point_behaviour.esr =", {"value": "StochasticRoundingBehaviour.OFF"}),
+        ("IPUConfig.norms.use_stable_statistics =", {"value": False}),
+        ("IPUConfig.norms.experimental.distributed_batch_norm_replica_group_size =", {"value": 1}),
+        ("IPUConfig.experimental.enable_prng_stability =", {"value": False}),
         ("tensorflow.python.ipu.horovod.init" if sdk == "2.6" else "popdist.init", {}),
         (
             "popdist.tensorflow.set_ipu_config",
             {"config": "IPUConfig", "ipus_per_replica": 1, "configure_device": True},
         ),
         ("IPUConfig.configure_ipu_system", {}),
+        ("tensorflow.python.ipu.utils.reset_ipu_seed", {"seed": 0, "experimental_identical_replicas": False}),
         ("PopDistStrategy", {}),
         ("Model.set_gradient_accumulation_options", accumulation),
         *([replication] if sdk >= "3.1" else []),
         ("Model.compile", {**compiled, "steps_per_execution": 4}),
         ("Model.fit", fit),
-        summed(2),  # loss and mae of the first epoch
         ("Model.compile", {"model": "validator", "steps_per_execution": 2}),
-        validated,
-        summed(3),  # with the weight of the samples
-        summed(2),
-        validated,
-        summed(3),
-        summed(1),  # bad records that were replaced
-        summed(2),  # samples per second of each instance
+        *2 * [("Model.predict", {"model": "validator", "x": "Dataset", "verbose": 0})],
     ]
+
+
+def without_sums(calls: List[Any]) -> List[Any]:
+    """What an instance called beside the sums over hosts, which all go through one function of its SDK."""
+    sums = {json.dumps([name, *given]) for name, given in calls if name.endswith("reduce")}
+    assert len(sums) == 1
+    return [call for call in calls if not call[0].endswith("reduce")]
 
 
 @pytest.mark.parametrize("sdk", ["2.6", "3.4"])
@@ -100,16 +100,47 @@ def test_two_instances_train_as_the_cpus_do(
     run = tmp_path / "run"
     for instance in range(2):
         assert json.loads((run / f"instance-00{instance}" / "done.json").read_text())["updates"] == 4
-        assert read_calls(tmp_path / "calls.jsonl", instance) == expected_calls(sdk)
+        assert without_sums(read_calls(tmp_path / "calls.jsonl", instance)) == expected_calls(sdk)
     assert len(json.loads((run / "summary.json").read_text())["samples_per_s_by_instance"]) == 2
 
     found, expected = read_training(run), on_cpus(4)
-    assert found.state.keys() == expected.state.keys()
-    for name, value in expected.state.items():
-        np.testing.assert_allclose(found.state[name], value, atol=1e-5, err_msg=name)
-    names = [name for name in expected.curve[0] if sdk >= "3.1" or name.startswith("val_")]
+    assert len(found.state) == len(expected.state)
+    for mine, theirs in zip(found.state, expected.state):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
     for mine, theirs in zip(found.curve, expected.curve):
-        assert {name: mine[name] for name in names} == pytest.approx({name: theirs[name] for name in names}, rel=1e-5)
+        for name in theirs:
+            if name not in ("checkpoint", "loss", "mae") or (name != "checkpoint" and sdk >= "3.1"):
+                assert mine[name] == pytest.approx(theirs[name], rel=1e-5)
+
+
+# Whole workloads, as they are typed, with few samples.
+WORKLOADS = {
+    "cosmoflow on a POD16": (
+        *("cosmoflow", "--pod", "16", "--rehearsal", "--num-instances", "2", "--n-train", "32", "--n-valid", "5"),
+        *("--num-epochs", "1", "--side", "16", "--conv-size", "2", "--n-conv-layers", "3"),
+    ),
+    "ResNet-50 on 4 IPUs x 4 replicas": (
+        *("imagenet", "--pod", "16", "--config", "resnet50_16ipus_8k_bn_pipeline", "--rehearsal"),
+        *("--num-instances", "1", "--num-epochs", "1", "--n-train", "64", "--n-valid", "10"),
+    ),
+    "MNIST on one IPU": (*("mnist", "--rehearsal", "--n-train", "256", "--n-valid", "100", "--num-epochs", "1"),),
+}
+
+
+@pytest.mark.parametrize("words", WORKLOADS.values(), ids=WORKLOADS)
+def test_a_workload_runs_from_the_command_line_to_its_done_record(
+    words: Sequence[str], start: Run, sdk_environment: Any, read_calls: Any, tmp_path: Path
+) -> None:
+    launcher = [sys.executable, "-m", "ipulaunch.launcher"]
+    done = start(*launcher, *words, "--oversubscribe", "--run-dir", "run", environ=sdk_environment("3.4"))
+    assert done.returncode == 0, done.stderr
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    for instance in range(len(plan["placements"])):
+        record = json.loads((tmp_path / "run" / f"instance-{instance:03}" / "done.json").read_text())
+        assert record["updates"] >= 1 and "val_loss" in record["metrics"]
+        names = [name for name, _ in read_calls(tmp_path / "calls.jsonl", instance)]
+        assert {"PopDistStrategy", "Model.fit", "Model.predict"} <= set(names)
+        assert names.count("Model.set_pipelining_options") == (2 if plan["ipus_per_replica"] > 1 else 0)
 
 
 def test_poprun_without_the_sdk_ends_with_the_fix(start: Run, sdk_environment: Any, tiny_options: List[str]) -> None:
@@ -119,7 +150,7 @@ def test_poprun_without_the_sdk_ends_with_the_fix(start: Run, sdk_environment: A
     done = start(*words, "--run-dir", "run", *tiny_options, environ=environ)
     assert done.returncode == 4
     assert "the Poplar SDK's TensorFlow is not here" in done.stderr
-    assert "hint: source <sdk>/enable" in done.stderr
+    assert "hint: enable the SDK: source <sdk>/enable.sh" in done.stderr
 
 
 @pytest.mark.parametrize(

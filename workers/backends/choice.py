@@ -24,11 +24,21 @@ def make_backend(job: Job, batch: Batch, place: Place) -> Any:
     if job.backend == "ipu":
         from ipulaunch.workers.backends.ipu import IpuBackend
 
-        return IpuBackend(batch, place)
+        return IpuBackend(job.settings, batch, place)
     from ipulaunch.workers.backends.cpu import CpuBackend
     from ipulaunch.workers.collective import join
 
-    return CpuBackend(batch, place, join(place), job.settings.training.seed)
+    return CpuBackend(job.settings, batch, place, join(place))
+
+
+def make_devices(job: Job) -> None:
+    """A logical device for each pipeline stage, before TensorFlow has looked for any."""
+    stages = job.settings.pipeline.stages
+    if job.backend == "cpu" and stages > 1:
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * stages)
+        # On several devices this one joins sums across the iterations of a loop and then fails (seen in 2.15).
+        tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
 
 def stack() -> Dict[str, str]:

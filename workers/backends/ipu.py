@@ -2,99 +2,29 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Sequence
+import contextlib
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.topology import Batch
+from ipulaunch.topology.host_events import HostEvents
 from ipulaunch.topology.popdist import Place
+from ipulaunch.workers.backends.ipu_device import IpuDevice
+from ipulaunch.workers.backends.ipu_environment import engine_options, flags
+from ipulaunch.workers.backends.ipu_hosts import OverHosts
+from ipulaunch.workers.backends.ipu_measures import MeanOf, MeanOverInstances, loss_of
+from ipulaunch.workers.backends.ipu_model import accumulate, divide, for_ipus, in_32_bits, stages_of
+from ipulaunch.workers.backends.ipu_refusals import ipus_needed, refuse
+from ipulaunch.workers.backends.ipu_sdk import load_sdk
+from ipulaunch.workers.backends.ipu_statistics import adapt, learnt_statistics, shares_of
+from ipulaunch.workers.backends.ipu_validation import as_inputs, make_validator, padded
 from ipulaunch.workers.collective import Alone
+from ipulaunch.workers.loss_scaling import LossScaling
 from ipulaunch.workers.measures import Measure
-
-
-class Sdk(NamedTuple):
-    """What we use of the Poplar SDK, from wherever this version of it keeps it."""
-
-    popdist: Any
-    ipu: Any
-    reduction_method: Any
-    popdist_strategy: Any
-    join: Callable[[], None]  # meets the other instances on the host network
-    sum: Callable[[Any], Any]  # of a tensor, over all instances
-
-
-def load_sdk() -> Sdk:
-    """The SDK's modules: nothing of it is imported anywhere else."""
-    try:
-        return _import_sdk()
-    except ImportError as error:
-        raise NotReadyError(
-            f"the Poplar SDK's TensorFlow is not here: {error}",
-            hint="source <sdk>/enable (SDK 2.6 or later) and pip install the tensorflow and keras wheels inside it;"
-            " --engine openmpi rehearses on CPUs without them",
-        ) from error
-
-
-def _import_sdk() -> Sdk:
-    import popdist
-    import popdist.tensorflow
-    from tensorflow.python import ipu
-    from tensorflow.python.ipu.gradient_accumulation import GradientAccumulationReductionMethod
-
-    if not hasattr(popdist, "init"):  # SDK 2.6
-        from tensorflow.python.ipu import horovod
-        from tensorflow.python.ipu.horovod.popdist_strategy import PopDistStrategy
-
-        def horovod_sum(value: Any) -> Any:
-            return horovod.allreduce(value, op=horovod.Sum)  # the mean, unless told otherwise
-
-        return Sdk(popdist, ipu, GradientAccumulationReductionMethod, PopDistStrategy, horovod.init, horovod_sum)
-
-    from tensorflow.python.ipu.distributed import host_collective_ops
-    from tensorflow.python.ipu.distributed.popdist_strategy import PopDistStrategy
-
-    if hasattr(host_collective_ops, "allreduce"):
-        allreduce = host_collective_ops.allreduce
-    else:  # SDK 3.0
-        allreduce = host_collective_ops.all_reduce
-
-    def popdist_sum(value: Any) -> Any:
-        return allreduce(value, tf.distribute.ReduceOp.SUM)
-
-    return Sdk(popdist, ipu, GradientAccumulationReductionMethod, PopDistStrategy, popdist.init, popdist_sum)
-
-
-class OverHosts:
-    """Instances joined by the SDK's collectives on the hosts.
-
-    Those sum 32-bit floats and whole numbers, no 64-bit floats. So everything travels as bytes in a table of whole
-    numbers: an instance fills its own row, adding the others' zeros changes no bit, and all then sum in one order.
-    """
-
-    def __init__(self, sum_tensor: Callable[[Any], Any], place: Place) -> None:
-        self.sum_tensor, self.place = sum_tensor, place
-
-    def sum(self, values: np.ndarray) -> np.ndarray:
-        """The element-wise sum over all instances, the same on each."""
-        rows = self._rows(values.tobytes())
-        return functools.reduce(np.add, [np.frombuffer(row, values.dtype).reshape(values.shape) for row in rows])
-
-    def first(self, text: str) -> str:
-        """The text that instance 0 gives, on all."""
-        data = text.encode()
-        size = int.from_bytes(self._rows(len(data).to_bytes(8, "little"))[0], "little")
-        return self._rows(data[:size].ljust(size))[0].decode()
-
-    def _rows(self, data: bytes) -> List[bytes]:
-        """What each instance gave; all give as many bytes."""
-        table = np.zeros((self.place.instances, len(data)), np.int32)
-        table[self.place.instance] = np.frombuffer(data, np.uint8)
-        with tf.device("/CPU:0"):
-            table = self.sum_tensor(tf.constant(table)).numpy()
-        return [row.astype(np.uint8).tobytes() for row in table]
 
 
 class IpuBackend:
@@ -102,155 +32,145 @@ class IpuBackend:
 
     runs_by_replica = False
 
-    def __init__(self, batch: Batch, place: Place) -> None:
-        if place.ipus_per_replica > 1:
-            # Keras would take the IPUs of an undivided model for so many replicas more.
-            raise SettingsError(
-                f"{place.ipus_per_replica} IPUs per replica, and the model is not divided into pipeline stages",
-                hint="use --ipus-per-replica 1",
-            )
-        self.batch, self.place, self.sdk = batch, place, load_sdk()
+    def __init__(self, settings: Any, batch: Batch, place: Place) -> None:
+        self.settings, self.batch, self.place = settings, batch, place
         self.steps_per_update = batch.accumulation
-        popdist, ipu = self.sdk.popdist, self.sdk.ipu
-        config = ipu.config.IPUConfig()
-        if popdist.isPopdistEnvSet():
-            self.sdk.join()
-            popdist.tensorflow.set_ipu_config(config, ipus_per_replica=place.ipus_per_replica, configure_device=True)
-            config.configure_ipu_system()
-            self.strategy = self.sdk.popdist_strategy()
-        else:
-            config.auto_select_ipus = place.ipus_per_replica
-            config.configure_ipu_system()
-            self.strategy = ipu.ipu_strategy.IPUStrategy()
+        self.reports = Path("profile", f"instance-{place.instance:03}")  # where --profile writes
+        os.environ.update(flags(settings, os.environ))
+        self.sdk = load_sdk()
+        # A process that poprun did not start takes the IPUs that its model needs.
+        is_placed = self.sdk.popdist.isPopdistEnvSet()
+        refuse(settings, batch, place.ipus_per_replica if is_placed else ipus_needed(settings.pipeline))
+        self.device = IpuDevice(self.sdk, settings, place, is_placed)
         self.collective = OverHosts(self.sdk.sum, place) if place.instances > 1 else Alone()
 
-    def scope(self) -> ContextManager[Any]:
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
         """Models are made inside it: only those can run on IPUs."""
-        scope: ContextManager[Any] = self.strategy.scope()
-        return scope
+        with self.device.strategy.scope(), learnt_statistics():
+            yield
 
     def dropout(self, rate: float, name: str) -> Any:
         return tf.keras.layers.Dropout(rate, name=name)
 
     def prepare(
-        self, model: tf.keras.Model, optimizer: Any, measures: Sequence[Measure], updates_per_epoch: int
+        self, model: tf.keras.Model, optimizer: Any, measures: Sequence[Measure], events: HostEvents
     ) -> IpuTraining:
         """The model, ready for fit(); the first measure is the loss. The weights are those of instance 0 on all."""
-        model = _with_32_bit_input(model)
-        if self.batch.accumulation > 1:
-            model.set_gradient_accumulation_options(
-                gradient_accumulation_steps_per_replica=self.batch.accumulation,
-                gradient_accumulation_reduction_method=self.sdk.reduction_method.RUNNING_MEAN,
-            )
+        if self.settings.device.profile:
+            self.reports.mkdir(parents=True, exist_ok=True)
+            os.environ.update(engine_options(self.reports, os.environ))
+        model = for_ipus(model, self.settings, self.sdk)
+        stages = stages_of(model, self.settings.pipeline.splits)
+        if self.settings.pipeline.splits:
+            divide(model, stages, self.settings, self.batch.accumulation, self.sdk)
+        else:
+            accumulate(model, self.settings, self.batch, self.sdk)
+        self._set_feeds(model)
         # Before SDK 3.1 fit() logs what the last replica of the instance measured.
         if self.place.local_replicas > 1 and hasattr(model, "set_replication_options"):
             model.set_replication_options(replicated_metric_reduction_method="MEAN")
-        loss, *others = measures
-        model.compile(
-            optimizer=optimizer,
-            loss=loss.of,
-            metrics=[MeanOf(measure) for measure in others],
-            steps_per_execution=updates_per_epoch * self.batch.accumulation,
-        )
-        return IpuTraining(model, measures, self.place, self.collective)
+        training = IpuTraining(self, model, stages, optimizer, measures)
+        training.compile(events.updates_per_call * self.steps_per_update)
+        return training
 
-    def validate(self, training: IpuTraining, stream: tf.data.Dataset, samples: int) -> Dict[str, float]:
+    def validate(
+        self, training: IpuTraining, stream: tf.data.Dataset, samples: int, micro_size: int
+    ) -> Dict[str, float]:
         """The measures over the whole set, as one process would find them."""
-        steps = -(-samples // (self.batch.micro_size * self.batch.replicas))
-        if training.validator is None:
-            with self.scope():
-                training.validator = _make_validator(training.model, training.measures, stream.element_spec, steps)
-        rows = training.validator.predict(_without_int16(stream).map(_as_validator_inputs), verbose=0)
+        self.device.round_as(self.device.no_rounding)
+        steps = -(-samples // (micro_size * self.batch.replicas))
+        more = -steps % self._validation_turn
+        stream = padded(training.fed(stream), more * self.place.local_replicas)
+        validator = self._validator(training, stream.element_spec, steps + more, micro_size)
+        rows = validator.predict(stream.map(as_inputs), verbose=0)
         totals = self.collective.sum(rows.sum(axis=0, dtype=np.float64))
-        return {measure.name: float(totals[i] / totals[-1]) for i, measure in enumerate(training.measures)}
+        weight = totals[-1] or 1.0  # nothing but zeros comes back from a device that makes its data up
+        return {measure.name: float(totals[i] / weight) for i, measure in enumerate(training.measures)}
+
+    @property
+    def _validation_turn(self) -> int:
+        """Validation takes a multiple of so many steps: what the published application accumulates in it."""
+        return 2 * self.settings.pipeline.stages if self.settings.pipeline.splits else 1
+
+    def _validator(self, training: IpuTraining, specs: Any, steps: int, micro_size: int) -> tf.keras.Model:
+        if training.validator is None or training.validated_as != (steps, micro_size):
+            with self.scope():
+                model = make_validator(training.model, training.measures, specs)
+                if self.settings.pipeline.splits:
+                    divide(model, training.stages, self.settings, self._validation_turn, self.sdk)
+                self._set_feeds(model)
+                with in_32_bits():
+                    model.compile(steps_per_execution=steps)
+            training.validator, training.validated_as = model, (steps, micro_size)
+        return training.validator
+
+    def _set_feeds(self, model: tf.keras.Model) -> None:
+        if self.settings.device.prefetch_depth is not None:
+            model.set_infeed_queue_options(prefetch_depth=self.settings.device.prefetch_depth)
 
 
 class IpuTraining:
-    """A compiled model whose fit() counts the steps of one replica and logs the mean over all instances."""
+    """A model whose fit() counts the steps of one replica and logs the mean over all instances."""
 
-    def __init__(self, model: tf.keras.Model, measures: Sequence[Measure], place: Place, collective: Any) -> None:
-        self.model, self.measures, self.place, self.collective = model, measures, place, collective
+    def __init__(
+        self,
+        backend: IpuBackend,
+        model: tf.keras.Model,
+        stages: Dict[str, int],
+        optimizer: Any,
+        measures: Sequence[Measure],
+    ) -> None:
+        self.backend, self.model, self.stages = backend, model, stages
+        self.optimizer, self.measures = optimizer, measures
+        # Keras divides the loss by the replicas; as in the published application, none of the scale is lost by that.
+        asked = backend.settings.optimizer.loss_scaling
+        self.scaling = LossScaling(asked * backend.batch.replicas if asked != 1 else 1.0)
+        self.loss_scale = float(self.scaling.scale)
+        adapt(optimizer, self.scaling, shares_of(model, backend.batch.accumulation, backend.batch.replicas))
+        self.more: List[Any] = self.scaling.variables
+        self.trace: Any = None  # never called: refused where it is asked for
+        self.make: Optional[Callable[[Any], Any]] = None  # set where the device makes its samples up
         self.validator: Any = None
+        self.validated_as: Tuple[int, int] = (0, 0)
+        self.steps_per_execution = 0
+
+    def compile(self, steps_per_execution: int) -> None:
+        """Make one device call so many steps of a replica long."""
+        loss, *others = self.measures
+        metrics = "weighted_metrics" if self.backend.settings.training.remainder == "pad" else "metrics"
+        with self.backend.scope(), in_32_bits():
+            self.model.compile(
+                optimizer=self.optimizer,
+                loss=loss_of(loss, self.scaling),
+                steps_per_execution=steps_per_execution,
+                **{metrics: [MeanOf(measure) for measure in others]},
+            )
+        self.steps_per_execution = steps_per_execution
 
     def fit(
         self, stream: tf.data.Dataset, *, epochs: int, steps_per_epoch: int, callbacks: Sequence[Any], verbose: int
     ) -> None:
+        place = self.backend.place
+        self.backend.device.round_as(self.backend.device.training_rounding)
+        if steps_per_epoch % self.steps_per_execution:  # resumed with other events than it was prepared for
+            self.compile(steps_per_epoch)
         self.model.fit(
-            _without_int16(stream),
+            self.fed(stream),
             epochs=epochs,
             # The SDK's fit() counts micro-batches of the stream here, and divides by the replicas of this instance.
-            steps_per_epoch=steps_per_epoch * self.place.local_replicas,
-            callbacks=[MeanOverInstances(self.collective, self.place.instances), *callbacks],
+            steps_per_epoch=steps_per_epoch * place.local_replicas,
+            callbacks=[MeanOverInstances(self.backend.collective, place.instances, self.loss_scale), *callbacks],
             verbose=verbose,
         )
 
-
-class MeanOf(tf.keras.metrics.Mean):  # type: ignore[misc]
-    """A measure as a Keras metric."""
-
-    def __init__(self, measure: Measure) -> None:
-        super().__init__(name=measure.name)
-        self.measure = measure
-
-    def update_state(self, targets: Any, outputs: Any, sample_weight: Any = None) -> Any:
-        return super().update_state(self.measure.of(targets, outputs), sample_weight)
-
-
-class MeanOverInstances(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Puts the mean over all instances in the place of this one's; comes before the callbacks that read the logs."""
-
-    def __init__(self, collective: Any, instances: int) -> None:
-        super().__init__()
-        self.collective, self.instances = collective, instances
-
-    def on_train_batch_end(self, step: int, logs: Any = None) -> None:
-        values = np.array([float(value) for value in logs.values()])
-        logs.update(zip(list(logs), self.collective.sum(values) / self.instances))
-
-
-def _make_validator(model: tf.keras.Model, measures: Sequence[Measure], specs: Any, steps: int) -> tf.keras.Model:
-    """The model with its measures as outputs: a row per sample, each value times the sample's weight, then the weight.
-
-    predict() hands out the rows of all replicas; evaluate() would only tell the metrics of one. It is a model of its
-    own because the steps of training need not divide those of validation, and Keras knows one number for a model.
-    """
-    _, target_spec, weight_spec = specs
-    targets = tf.keras.Input(target_spec.shape[1:], dtype=target_spec.dtype, name="validation_targets")
-    weights = tf.keras.Input((1,), dtype=weight_spec.dtype, name="validation_weights")
-
-    def weigh(tensors: Any) -> Any:
-        outputs, true, weight = tensors
-        values = tf.stack([measure.of(true, outputs) for measure in measures], axis=-1)
-        return tf.concat([values * weight, weight], axis=-1)
-
-    rows = tf.keras.layers.Lambda(weigh, name="validation_rows")([model.output, targets, weights])
-    validator = tf.keras.Model([model.input, targets, weights], rows, name="validator")
-    validator.compile(steps_per_execution=steps)
-    return validator
-
-
-def _as_validator_inputs(inputs: Any, targets: Any, weights: Any) -> Any:
-    return ((inputs, targets, weights[:, tf.newaxis]),)
-
-
-def _with_32_bit_input(model: tf.keras.Model) -> tf.keras.Model:
-    """The same layers, with the same weights, behind an input of a type that the IPU has."""
-    if model.input.dtype != tf.int16:
-        return model
-    layers = model.layers
-    if any(layer.input is not before.output for before, layer in zip(layers, layers[1:])):
-        raise SettingsError(
-            f"{model.name} takes 16-bit whole numbers, which the IPU has not, and is no plain chain of layers",
-            hint="give the model an input of int32",
-        )
-    outputs = inputs = tf.keras.Input(model.input_shape[1:], dtype=tf.int32, name=layers[0].name)
-    for layer in layers[1:]:
-        outputs = layer(outputs)
-    return tf.keras.Model(inputs, outputs, name=model.name)
-
-
-def _without_int16(stream: tf.data.Dataset) -> tf.data.Dataset:
-    """The stream, with inputs of a type that the IPU's feeds have: among the whole numbers 8, 32 and 64 bits."""
-    if stream.element_spec[0].dtype != tf.int16:
-        return stream
-    return stream.map(lambda inputs, *rest: (tf.cast(inputs, tf.int32), *rest))
+    def fed(self, stream: tf.data.Dataset) -> tf.data.Dataset:
+        """A stream as the IPU's feeds take it; where the device makes samples up, with zeros of their shapes."""
+        kind = self.model.input.dtype
+        if self.make is not None:
+            made = tf.function(self.make).get_concrete_function(stream.element_spec[0]).structured_outputs
+            shapes, types = [spec.shape for spec in made], (kind, made[1].dtype)
+            return stream.map(lambda inputs, targets, *rest: (*map(tf.zeros, shapes, types), *rest))
+        if stream.element_spec[0].dtype == kind:
+            return stream
+        return stream.map(lambda inputs, *rest: (tf.cast(inputs, kind), *rest))

@@ -1,1 +1,1 @@
-"""The networks."""
+"""Keras models from the networks' descriptions."""

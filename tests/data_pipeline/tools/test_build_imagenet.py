@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gzip
+import io
+import tarfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -11,6 +14,36 @@ from ipulaunch.configs.errors import DataError, UsageError
 from ipulaunch.data_pipeline.tools import build_imagenet, verify
 
 Events = List[Dict[str, Any]]
+
+
+def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    archive.addfile(member, io.BytesIO(data))
+
+
+@pytest.fixture
+def archives(raw: Path, tmp_path: Path) -> Path:
+    """The same images in archives as the challenge has them, with some members that are none of its images."""
+    place = tmp_path / "archives"
+    place.mkdir()
+    with tarfile.open(place / "ILSVRC2012_img_train.tar", "w") as outer:
+        for synset in ("n03", "n01", "n02"):
+            part = io.BytesIO()
+            with tarfile.open(fileobj=part, mode="w") as inner:
+                for image in sorted((raw / "train" / synset).iterdir(), reverse=True):
+                    add(inner, image.name if synset == "n01" else f"../../{synset}/{image.name}", image.read_bytes())
+                add(inner, "readme.txt", b"no image")
+            add(outer, f"{synset}.tar", part.getvalue())
+        add(outer, "readme.txt", b"no archive")
+    with tarfile.open(place / "ILSVRC2012_img_val.tar", "w") as outer:
+        for image in sorted((raw / "validation").iterdir()):
+            add(outer, image.name, image.read_bytes())
+        link = tarfile.TarInfo("link.JPEG")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        outer.addfile(link)
+    (place / "validation_labels.txt").write_text("n03\n1\nn02\n")
+    return place
 
 
 @pytest.fixture
@@ -105,6 +138,57 @@ def test_an_interrupted_build_goes_on_and_comes_to_the_same(raw: Path, tmp_path:
     assert result["kept"] == len(left)
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     assert {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left} == times
+
+
+def test_archives_come_to_the_same_as_folders(raw: Path, archives: Path, tmp_path: Path) -> None:
+    build(raw, tmp_path / "of folders")
+    before = contents(archives)
+    result = build(archives, tmp_path / "of archives")
+    assert (result["images"], result["converted"]) == ({"train": 12, "validation": 3}, 2)
+    assert contents(tmp_path / "of archives") == contents(tmp_path / "of folders")
+    assert contents(archives) == before and not list(tmp_path.rglob("link.JPEG"))
+
+
+def test_a_build_from_archives_goes_on(archives: Path, tmp_path: Path) -> None:
+    build(archives, tmp_path / "out")
+    whole = contents(tmp_path / "out")
+    (tmp_path / "out" / "train-00001-of-00003").unlink()
+    assert build(archives, tmp_path / "out")["kept"] == 3
+    assert contents(tmp_path / "out") == whole
+
+
+def test_numbers_of_the_development_kit_follow_its_own_order(archives: Path, tmp_path: Path) -> None:
+    (archives / "validation_labels.txt").unlink()
+    (archives / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n3\n")
+    with pytest.raises(DataError, match=r"synsets\.txt: No such file") as caught:
+        build(archives, tmp_path / "out")
+    assert "meta.mat" in caught.value.hint
+    (archives / "synsets.txt").write_text("n02\nn03\nn01\nn09\n")
+    build(archives, tmp_path / "out")
+    assert labels(tmp_path / "out", "validation") == {"val_0.JPEG": 2, "val_1.JPEG": 3, "val_2.JPEG": 1}
+    (archives / "synsets.txt").write_text("n02\nn03\n")
+    with pytest.raises(DataError, match="has 2 classes, but not n01 of the training images"):
+        build(archives, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "message"),
+    [
+        ("train", lambda data: data[:5000], "img_train.tar.* cannot be read as an archive: unexpected end"),
+        ("train", lambda data: b"text", "img_train.tar cannot be read as an archive"),
+        ("train", gzip.compress, "img_train.tar cannot be read as an archive"),
+        ("train", lambda data: data.replace(b"n02.tar", b"n09.tar"), "neither a header nor the end at byte"),
+        ("train", lambda data: data.replace(b"n02_1.JPEG", b"n02_9.JPEG"), "n02.tar cannot .* neither a header"),
+        ("train", lambda data: bytes(10240), "holds no archives of classes"),
+        ("val", lambda data: data[: len(data) - 10240], "img_val.tar"),
+    ],
+    ids=["cut off", "text", "packed", "bad header", "bad header inside", "empty", "no end"],
+)
+def test_archives_that_cannot_be_used(name: str, spoil: Any, message: str, archives: Path, tmp_path: Path) -> None:
+    path = archives / f"ILSVRC2012_img_{name}.tar"
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(DataError, match=message):
+        build(archives, tmp_path / "out")
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from ipulaunch.configs.errors import DataError, PlanError
+from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header
 from ipulaunch.data_pipeline.tfrecord import scan
 from ipulaunch.data_pipeline.tools import index, verify
-from ipulaunch.data_pipeline.tools.image_header import ImageHeader, NotAnImage, read_header
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
 Events = List[Dict[str, Any]]

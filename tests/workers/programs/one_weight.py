@@ -18,14 +18,15 @@ use_keras_2(os.environ)
 import numpy as np  # noqa: E402 - Keras 2 is chosen before TensorFlow is imported
 import tensorflow as tf  # noqa: E402
 
-from ipulaunch.configs.sections import Optimizer  # noqa: E402
+from ipulaunch.configs.optimization import Optimizer  # noqa: E402
+from ipulaunch.configs.workload import WorkloadSettings  # noqa: E402
 from ipulaunch.data_pipeline.order import Shuffle  # noqa: E402
 from ipulaunch.data_pipeline.source import ArraySource  # noqa: E402
 from ipulaunch.data_pipeline.stream import training_stream  # noqa: E402
 from ipulaunch.topology import Batch, popdist  # noqa: E402
 from ipulaunch.workers.backends.cpu import CpuBackend  # noqa: E402
 from ipulaunch.workers.collective import join  # noqa: E402
-from ipulaunch.workers.measures import MEAN_SQUARED_ERROR  # noqa: E402
+from ipulaunch.workers.measures import Measure  # noqa: E402
 from ipulaunch.workers.optimizers import make_optimizer  # noqa: E402
 
 
@@ -39,13 +40,15 @@ class Line(ArraySource):
 
 
 def step(place, collective, batch):
-    backend = CpuBackend(batch, place, collective, seed=0)
+    settings = WorkloadSettings(optimizer=Optimizer("sgd", 1.0))
+    backend = CpuBackend(settings, batch, place, collective)
     inputs = tf.keras.Input((1,), dtype="int16")
     fraction = tf.keras.layers.Lambda(lambda x: tf.cast(x, tf.float32) / 15)(inputs)
     outputs = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(fraction)
     model = tf.keras.Model(inputs, outputs)
-    trained = backend.prepare(model, make_optimizer(Optimizer("sgd", 1.0), 1), [MEAN_SQUARED_ERROR], 1)
-    stream = training_stream(Line(), batch, place, shuffle=Shuffle(0), epochs=1, by_replica=True, threads=1)
+    loss = Measure("loss", lambda targets, outputs: tf.reduce_mean(tf.square(outputs - targets), axis=-1))
+    trained = backend.prepare(model, make_optimizer(settings, batch, 1), [loss], None)
+    stream = training_stream(Line(), batch, place, shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=1)
     trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0)
     return float(model.get_weights()[0][0, 0])
 

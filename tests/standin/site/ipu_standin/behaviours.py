@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
+from ipu_standin.pipelining import LayerAssignment, StageOptions
 from ipu_standin.sdk import Sdk, set_ipu_config
 
-_HOST = "tensorflow.python.ipu.distributed.host_collective_ops"
-_HOROVOD = "tensorflow.python.ipu.horovod"
+_IPU = "tensorflow.python.ipu"
+_HOST = f"{_IPU}.distributed.host_collective_ops"
+_HOROVOD = f"{_IPU}.horovod"
 
 
 def behaviours(sdk: Sdk) -> Dict[str, Callable[..., Any]]:
@@ -27,6 +29,10 @@ def behaviours(sdk: Sdk) -> Dict[str, Callable[..., Any]]:
         "tensorflow.python.ipu.distributed.allreduce": (
             (lambda *args: _popdist_allreduce(sdk, *args)) if sdk.table.sdk >= "3.1" else _needs_horovod
         ),
+        f"{_IPU}.utils.reset_ipu_seed": lambda *args: _reset_seed(sdk, *args),
+        f"{_IPU}.ops.image_ops.normalise_image": _normalise_image,
+        f"{_IPU}.ops.pipelining_ops.PipelineStageOptions": lambda *args: StageOptions(sdk.table, *args),
+        "keras.ipu.FunctionalLayerPipelineStageAssignment": LayerAssignment,
         f"{_HOROVOD}.init": sdk.join,
         f"{_HOROVOD}.allreduce": lambda *args: _horovod_allreduce(sdk, *args),
     }
@@ -61,3 +67,22 @@ def _horovod_allreduce(sdk: Sdk, tensor: Any, op: Any, prescale_factor: float, p
     elif op != "Sum":
         raise NotImplementedError(f"allreduce() with {op!r}")
     return tf.constant(total * postscale_factor, tensor.dtype)
+
+
+def _reset_seed(sdk: Sdk, seed: Any, device: str, cpu_device: str, identical: bool) -> None:
+    if sdk.ipus is None:
+        raise RuntimeError("reset_ipu_seed() before configure_ipu_system()")
+    if type(seed) is not int or type(identical) is not bool:
+        raise TypeError("reset_ipu_seed() takes a whole number and a bool")
+
+
+def _normalise_image(image: Any, offsets: Any, scales: Any, scale: float, name: Any) -> Any:
+    import tensorflow as tf
+
+    if image.dtype not in (tf.float16, tf.float32, tf.uint8):
+        raise TypeError(f"normalise_image() takes no {image.dtype.name}")
+    if image.shape[-1] != 3:
+        raise ValueError(f"normalise_image() takes 3 colours, not {image.shape[-1]}")
+    made = tf.float16 if image.dtype == tf.uint8 else image.dtype
+    values = (tf.cast(image, tf.float32) * scale - tf.constant(offsets)) * tf.constant(scales)
+    return tf.cast(tf.concat([values, tf.zeros_like(values[..., :1])], axis=-1), made)

@@ -49,6 +49,10 @@ def _shown(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return [_shown(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _shown(item) for key, item in value.items()}
+    if hasattr(type(value), "shown"):
+        return _shown(value.shown)
     kind = type(value)  # asked in place of the value: an IPUConfig raises for names it does not have
     if hasattr(kind, "dtype") and hasattr(kind, "shape"):
         return f"{value.dtype.name}{list(value.shape)}"

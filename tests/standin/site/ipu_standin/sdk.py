@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
+
+import numpy as np
 
 from ipu_standin.calls import Calls
 from ipu_standin.config import Category, number_of_ipus
+from ipu_standin.pipelining import check_poplar_options
 from ipu_standin.table import Table
 
 CONFIG = "tensorflow.python.ipu.config.IPUConfig"
@@ -24,9 +27,14 @@ class Sdk:
         }
         self.joined = False
         self.ipus: Optional[int] = None  # of this instance, once configured
+        self.makes_data_up = False  # as its flags said when it was first configured
 
     def _count(self, name: str, default: int) -> int:
         return int(self.environ.get(f"POPDIST_{name}", default))
+
+    @property
+    def flags(self) -> List[str]:
+        return self.environ.get("TF_POPLAR_FLAGS", "").split()
 
     @property
     def is_under_poprun(self) -> bool:
@@ -72,9 +80,10 @@ class Sdk:
             return values
         from mpi4py import MPI
 
-        total = values.copy()
-        MPI.COMM_WORLD.Allreduce(values, total)
-        return total
+        wide = values.astype(np.float32) if values.dtype == np.float16 else values  # MPI has no 16-bit floats
+        total = wide.copy()
+        MPI.COMM_WORLD.Allreduce(wide, total)
+        return total.astype(values.dtype)
 
     def require_joined(self, who: str) -> None:
         if not self.joined:
@@ -95,14 +104,20 @@ def make_config(sdk: Sdk) -> Any:
             self.__dict__.update(device_ipus=None)
 
     def configure(config: Any) -> None:
+        check_config(sdk, config)
         selected = number_of_ipus(config.auto_select_ipus)
         if config.__dict__["device_ipus"] is not None and selected:
             raise ValueError("auto_select_ipus and the device of PopDist are both set")
         if sdk.is_under_poprun and not config.experimental.multi_replica_distribution.process_count:
             raise RuntimeError("configure_ipu_system() before set_ipu_config(): every instance would train alone")
-        sdk.ipus = config.__dict__["device_ipus"] or selected
-        if not sdk.ipus:
+        ipus = config.__dict__["device_ipus"] or selected
+        if not ipus:
             raise RuntimeError("configure_ipu_system() with no IPUs selected")
+        if sdk.ipus not in (None, ipus):
+            raise RuntimeError(f"{ipus} IPUs after {sdk.ipus}: the replicas of a run stay as they are")
+        if sdk.ipus is None:
+            sdk.makes_data_up = "--use_synthetic_data" in sdk.flags
+        sdk.ipus = ipus
 
     for name, signature in sdk.table.methods[CONFIG].items():
 
@@ -114,6 +129,29 @@ def make_config(sdk: Sdk) -> Any:
     return IPUConfig
 
 
+def check_config(sdk: Sdk, config: Any) -> None:
+    """What IPUConfig itself refuses when it is configured."""
+    for name in sdk.table.poplar_options:
+        value = config
+        for part in name.split("."):
+            value = getattr(value, part)
+        check_poplar_options(sdk.table, name, value)
+    if number_of_ipus(config.auto_select_ipus) and number_of_ipus(config.select_ipus):
+        raise ValueError("auto_select_ipus and select_ipus are both set")
+    distribution = config.experimental.multi_replica_distribution
+    if distribution.process_count and not 0 <= distribution.process_index < distribution.process_count:
+        raise ValueError(f"process_index {distribution.process_index} of {distribution.process_count}")
+    if distribution.process_count and "--use_ipu_model" in sdk.flags:
+        raise ValueError("several instances cannot use the IPU Model")
+    if config.io_tiles.place_ops_on_io_tiles and not config.io_tiles.num_io_tiles:
+        raise ValueError("place_ops_on_io_tiles needs num_io_tiles")
+    if config.io_tiles.num_io_tiles and config.norms.experimental.distributed_batch_norm_replica_group_size > 1:
+        raise ValueError("distributed batch norm cannot be combined with IO tiles")
+    connection = config.device_connection
+    if connection.type.name in ("PRE_COMPILE", "NEVER") and connection.version not in ("ipu1", "ipu2", "ipu21"):
+        raise ValueError(f"device_connection.version is {connection.version!r}, and no device tells it")
+
+
 def set_ipu_config(sdk: Sdk, config: Any, ipus_per_replica: Optional[int], configure_device: bool) -> Any:
     """What popdist.tensorflow.set_ipu_config() does to a config."""
     if type(config).__name__ != "IPUConfig":
@@ -122,6 +160,8 @@ def set_ipu_config(sdk: Sdk, config: Any, ipus_per_replica: Optional[int], confi
         raise RuntimeError("set_ipu_config() after configure_ipu_system()")
     if type(configure_device) is not bool or not (ipus_per_replica is None or type(ipus_per_replica) is int):
         raise TypeError("set_ipu_config(): ipus_per_replica is a whole number, configure_device a bool")
+    if configure_device and config.device_connection.type.name in ("PRE_COMPILE", "NEVER"):
+        raise RuntimeError("set_ipu_config() looks for a device, and the configuration attaches none")
     if ipus_per_replica not in (None, sdk.ipus_per_replica):
         raise ValueError(f"{ipus_per_replica} IPUs per replica, poprun was given {sdk.ipus_per_replica}")
     distribution = config.experimental.multi_replica_distribution

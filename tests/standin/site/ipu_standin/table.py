@@ -34,7 +34,8 @@ class Table:
         }
         self.enums, self.values = valid("enums"), valid("values")
         self.model_methods = {name: signature(text) for name, text in valid("model_methods").items()}
-        self.config: Dict[str, str] = data["config"]
+        self.config: Dict[str, str] = valid("config")
+        self.poplar_options: Dict[str, Any] = data["poplar_options"]
 
     @property
     def names(self) -> Set[str]:

@@ -9,14 +9,19 @@ import tensorflow as tf
 
 from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
 from ipulaunch.data_pipeline.normalise import density
-from ipulaunch.workers.models.cosmoflow import build_model
+from ipulaunch.topology.networks import network_of
+from ipulaunch.workers.models.build import build_model
 
 SMALL = CosmoflowModel(n_conv_layers=1, conv_size=1, dropout=0.0)
 
 
+def built(data: CosmoflowData, model: CosmoflowModel) -> Any:
+    network = network_of(CosmoflowSettings(data=data, model=model))
+    return build_model(network, lambda rate, name: tf.keras.layers.Dropout(rate, name=name))
+
+
 def model_of(side: int = 32, **options: Any) -> Any:
-    settings = CosmoflowSettings(data=CosmoflowData(side=side), model=CosmoflowModel(**options))
-    return build_model(settings, lambda rate, name: tf.keras.layers.Dropout(rate, name=name))
+    return built(CosmoflowData(side=side), CosmoflowModel(**options))
 
 
 def test_the_published_network() -> None:
@@ -63,10 +68,7 @@ def test_the_host_can_normalise_instead_with_the_same_values() -> None:
     counts = np.random.RandomState(0).randint(0, 50, (2, 4, 4, 4, 4)).astype(np.int16)
     for how in ("log", "mean"):
         data = CosmoflowData(side=4, normalise=how)
-        on_device = build_model(CosmoflowSettings(data=data, model=SMALL), tf.keras.layers.Dropout)
-        on_host = build_model(
-            CosmoflowSettings(data=replace(data, host_preprocess=True), model=SMALL), tf.keras.layers.Dropout
-        )
+        on_device, on_host = built(data, SMALL), built(replace(data, host_preprocess=True), SMALL)
         on_host.set_weights(on_device.get_weights())
         assert np.array_equal(on_device(counts), on_host(density(counts, how, tf.float32)))
 

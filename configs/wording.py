@@ -1,0 +1,8 @@
+"""Words that messages share."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: 1 replica, 2 replicas."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

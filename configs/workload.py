@@ -1,0 +1,68 @@
+"""What the settings of every workload share, and what must fit together in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List
+
+from ipulaunch.configs.device import Device
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.optimization import Optimizer, Schedule
+from ipulaunch.configs.schema import section
+from ipulaunch.configs.sections import Launch, Pipeline, Training
+
+
+@dataclass(frozen=True)
+class WorkloadSettings:
+    """The groups of settings that no workload is without."""
+
+    launch: Launch = section(Launch)
+    pipeline: Pipeline = section(Pipeline)
+    optimizer: Optimizer = section(Optimizer)
+    schedule: Schedule = section(Schedule)
+    training: Training = section(Training)
+    device: Device = section(Device)
+
+    def __post_init__(self) -> None:
+        asked, pipeline, device = self.launch.ipus_per_replica, self.pipeline, self.device
+        if pipeline.splits and asked not in (None, pipeline.ipus):
+            raise SettingsError(
+                f"{asked} IPUs per replica, and the {pipeline.stages} pipeline stages are on {pipeline.ipus}",
+                hint=f"leave --ipus-per-replica out, or use {pipeline.ipus}",
+            )
+        if device.recomputation and not pipeline.splits:
+            raise SettingsError(
+                "recomputation works on pipeline stages, and the model is not divided",
+                hint="give --pipeline-splits, or leave --recomputation out",
+            )
+        proportions = len(device.available_memory_proportion)
+        if proportions > 1 and proportions != 2 * pipeline.stages:
+            raise SettingsError(
+                f"{proportions} available memory proportions for {pipeline.stages} pipeline stages",
+                hint="give one for all, or two for each stage: forward and backward",
+            )
+        if device.distributed_norm_replicas > 1 and pipeline.ipus > 1:
+            raise SettingsError(
+                f"batch statistics over {device.distributed_norm_replicas} replicas of {pipeline.ipus} IPUs each",
+                hint="replicas that share batch statistics have one IPU each",
+            )
+        if self.optimizer.auto_loss_scaling and (self.schedule.name != "const" or self.schedule.warmup_epochs):
+            warmup = f" after {self.schedule.warmup_epochs:g} epochs of warm-up" if self.schedule.warmup_epochs else ""
+            raise SettingsError(
+                f"automatic loss scaling works with a constant learning rate, and this one is {self.schedule.name}"
+                f"{warmup}",
+                hint="use --lr-schedule const without warm-up, or a fixed --loss-scaling",
+            )
+
+    @property
+    def ipus_per_replica(self) -> int:
+        return self.launch.ipus_per_replica or self.pipeline.ipus
+
+    @property
+    def warnings(self) -> List[str]:
+        """What is allowed and seldom meant."""
+        found = []
+        scaled = self.optimizer.loss_scaling != 1 or self.optimizer.auto_loss_scaling
+        if self.training.precision == "16.16" and self.training.training and not scaled:
+            found.append("precision 16.16 without loss scaling: small gradients become 0; see --loss-scaling 128")
+        return found

@@ -1,0 +1,71 @@
+"""The archives of the ImageNet challenge: where each image lies in them. Nothing is ever unpacked to disk."""
+
+from __future__ import annotations
+
+import contextlib
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Dict, Iterator, List, Optional
+
+from ipulaunch.configs.errors import DataError
+from ipulaunch.data_pipeline.tools.raw_file import SUFFIXES, RawFile
+
+TRAIN, VALIDATION = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"
+
+
+def images_by_class(archive: Path) -> Dict[str, List[RawFile]]:
+    """The images of an archive of archives, one for each class and named after it."""
+    found: Dict[str, List[RawFile]] = {}
+    with _opened(archive) as outer:
+        for member in _files(outer, archive):
+            name = PurePosixPath(member.name)
+            if name.suffix != ".tar":
+                continue
+            if name.stem in found:
+                raise DataError(f"{archive} holds {name.name} twice", hint="fetch the archive again")
+            part = outer.extractfile(member)
+            with _opened(archive, part, name.name) as inner:
+                found[name.stem] = _images(inner, archive, member.offset_data)
+    return {synset: found[synset] for synset in sorted(found)}
+
+
+def images_in(archive: Path) -> List[RawFile]:
+    """The images of a plain archive, in the order of their names."""
+    with _opened(archive) as opened:
+        return _images(opened, archive, 0)
+
+
+def _images(opened: tarfile.TarFile, archive: Path, start: int) -> List[RawFile]:
+    images = []
+    for member in _files(opened, archive):
+        name = PurePosixPath(member.name)  # of a path only the last part counts, so that none can lead anywhere
+        if name.suffix.lower() in SUFFIXES:
+            images.append(RawFile(archive, name.name, start + member.offset_data, member.size))
+    return sorted(images, key=lambda image: image.name)
+
+
+def _files(opened: tarfile.TarFile, archive: Path) -> Iterator[tarfile.TarInfo]:
+    for member in opened:
+        if member.issparse():
+            raise DataError(f"{archive}: {member.name} is stored with holes, which the published archives have not")
+        if member.isreg():
+            yield member
+        opened.members.clear()  # type: ignore[attr-defined]  # tarfile keeps all it has seen, here 1.3 million
+    # A damaged header looks to tarfile like the end, and all behind it would be missed.
+    assert opened.fileobj is not None
+    opened.fileobj.seek(opened.offset)
+    if opened.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise tarfile.ReadError(f"neither a header nor the end at byte {opened.offset}")
+
+
+@contextlib.contextmanager
+def _opened(archive: Path, part: Optional[IO[bytes]] = None, name: str = "") -> Iterator[tarfile.TarFile]:
+    """An archive, or one inside of it. Only unpacked ones: the place of an image must be one in the file."""
+    where = f"{archive}: {name}" if name else str(archive)
+    about: Dict[str, Any] = {"fileobj": part} if part is not None else {"name": archive}
+    try:
+        with tarfile.open(mode="r:", **about) as opened:
+            yield opened
+    except (tarfile.TarError, EOFError) as error:
+        hint = "it must be the .tar as published, whole and not packed any further; fetch it again"
+        raise DataError(f"{where} cannot be read as an archive: {error}", hint=hint) from error

@@ -1,0 +1,35 @@
+"""An image as it was published: a file of its own, or a part of an archive that is read where it lies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+from ipulaunch.configs.errors import DataError
+
+SUFFIXES = {".jpeg", ".jpg", ".png"}
+
+
+class RawFile(NamedTuple):
+    """The bytes of one image."""
+
+    path: Path  # of the file, or of the archive
+    name: str
+    offset: int = 0
+    size: Optional[int] = None  # all of the file where it is None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.size is None else f"{self.path}: {self.name} at byte {self.offset}"
+
+    def read(self) -> bytes:
+        if self.size is None:
+            return self.path.read_bytes()
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            data = os.pread(descriptor, self.size, self.offset)
+        finally:
+            os.close(descriptor)
+        if len(data) != self.size:
+            raise DataError(f"{self}: {len(data)} of {self.size} bytes are there", hint="fetch the archive again")
+        return data

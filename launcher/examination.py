@@ -1,0 +1,132 @@
+"""What can be told of a workload's settings before anything starts: refusals, warnings, and what a plan shows."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Tuple
+
+from ipulaunch.configs.errors import PlanError, SettingsError
+from ipulaunch.configs.schema import leaves, plain_value, value_of
+from ipulaunch.configs.wording import counted
+from ipulaunch.configs.workload import WorkloadSettings
+from ipulaunch.configs.workloads import Resolved
+from ipulaunch.topology import Plan
+from ipulaunch.topology.batch import updates_per_epoch
+from ipulaunch.topology.host_events import HostEvents, host_events
+from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.rules import IPUS_PER_REPLICA
+from ipulaunch.topology.splits import balance, check_splits, efficiency, stage_costs
+
+
+class Finding(NamedTuple):
+    """A line of the plan about the training itself."""
+
+    name: str
+    text: str
+
+
+class Findings(NamedTuple):
+    """What was found."""
+
+    lines: Tuple[Finding, ...] = ()
+    warnings: Tuple[str, ...] = ()
+    notes: Tuple[str, ...] = ()
+
+
+def check_pipeline(settings: Any) -> None:
+    """Refuse pipeline stages that the network or the IPUs do not have; what a plan starts from."""
+    pipeline = settings.pipeline
+    check_splits(network_of(settings), pipeline.splits)
+    if pipeline.splits and pipeline.ipus not in IPUS_PER_REPLICA:
+        legal = f"{', '.join(map(str, IPUS_PER_REPLICA[:-1]))} or {IPUS_PER_REPLICA[-1]}"
+        raise PlanError(
+            f"{counted(pipeline.stages, 'pipeline stage')} on {pipeline.ipus} IPUs: a replica has {legal} (R6)",
+            hint="give other --pipeline-splits, or put several stages on an IPU with --device-mapping",
+        )
+
+
+def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
+    """Look at the settings of a workload under a plan; refuses what cannot work."""
+    settings: Any = resolved.settings
+    events, warnings = _events(settings, plan)
+    _check_replicas(settings, plan)
+    lines, pipeline_warnings, notes = _pipeline(settings, plan)
+    lines.append(Finding("host", _calls(events) if settings.training.training else "no training, only validation"))
+    ipu_only = ", ".join(_ipu_only(resolved))
+    if ipu_only:
+        lines.append(Finding("IPU only", ipu_only))
+        if backend == "cpu":
+            notes.append(f"IPU only, recorded and without effect on CPUs: {ipu_only}")
+    return Findings(tuple(lines), (*settings.warnings, *pipeline_warnings, *warnings), tuple(notes))
+
+
+def _events(settings: Any, plan: Plan) -> Tuple[HostEvents, List[str]]:
+    training = settings.training
+    if not training.training:
+        return HostEvents(0, 1, log_every=0, checkpoint_every=0, first_checkpoint=0, updates_per_call=1), []
+    whole = updates_per_epoch(settings.data.n_train, plan.batch, training.remainder)
+    return host_events(
+        training.num_epochs,
+        training.weight_updates_per_epoch or whole,
+        training.logs_per_epoch,
+        training.ckpts_per_epoch,
+        training.first_ckpt_epoch,
+    )
+
+
+def _calls(events: HostEvents) -> str:
+    updates, calls = counted(events.total_updates, "weight update"), counted(events.calls, "device call")
+    return f"{updates} in {calls} of {events.updates_per_call}"
+
+
+def _check_replicas(settings: WorkloadSettings, plan: Plan) -> None:
+    shared = settings.device.distributed_norm_replicas
+    if plan.replicas % shared:
+        raise PlanError(
+            f"batch statistics over {shared} replicas each, and the plan has {counted(plan.replicas, 'replica')}",
+            hint="use device.distributed_norm_replicas that divide the replicas",
+        )
+    if plan.ipus_per_replica > 1 and not settings.pipeline.splits:
+        raise SettingsError(
+            f"{plan.ipus_per_replica} IPUs per replica, and the model is not divided into pipeline stages",
+            hint=f"give --pipeline-splits; plan {plan.workload} --suggest-splits {plan.ipus_per_replica} finds some",
+        )
+
+
+def _pipeline(settings: Any, plan: Plan) -> Tuple[List[Finding], List[str], List[str]]:
+    pipeline = settings.pipeline
+    if not pipeline.splits:
+        return [], [], []
+    steps, stages = plan.batch.accumulation, pipeline.stages
+    works = efficiency(steps, stages, pipeline.schedule, pipeline.ipus)
+    even = balance(stage_costs(network_of(settings), pipeline.splits, plan.batch.micro_size))
+    if pipeline.schedule == "Sequential" and pipeline.ipus == 1:
+        why = "all on one IPU"
+    elif pipeline.schedule == "Sequential":
+        why = f"one of {pipeline.ipus} IPUs works at a time"
+    else:
+        why = f"{steps} / ({steps} + {stages} - 1)"
+    line = f"{stages} stages, {pipeline.schedule}: efficiency {works:.0%} = {why}; balance {even:.0%}"
+    warnings, notes = [], []
+    if pipeline.schedule != "Sequential" and steps < 2 * stages:
+        warnings.append(
+            f"accumulation {steps} is short for {stages} stages: filling and draining take {1 - works:.0%} of the"
+            f" time; use a multiple of {2 * stages}"
+        )
+    if settings.training.validation and not pipeline.validation_model:
+        notes.append("validation runs on the same pipeline stages (--pipeline-validation-model is implied)")
+    return [Finding("pipeline", line)], warnings, notes
+
+
+def _ipu_only(resolved: Resolved) -> List[str]:
+    """The settings that only an IPU can honour and that are not as they are by default."""
+    found = []
+    for leaf in leaves(type(resolved.settings)):
+        value = value_of(resolved.settings, leaf.key)
+        if leaf.about["ipu_only"] and value != leaf.default:
+            found.append(f"{leaf.key} = {_shown(plain_value(value))}")
+    return found
+
+
+def _shown(value: object) -> str:
+    """A value as YAML has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

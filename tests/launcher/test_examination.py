@@ -1,0 +1,298 @@
+"""What is told of a training before anything starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable, List
+
+import pytest
+
+pytestmark = pytest.mark.core
+
+Run = Callable[..., Any]
+
+EIGHT_K = ("imagenet", "--pod", "16", "--config", "resnet50_16ipus_8k_bn_pipeline")
+
+
+def test_8k_preset_is_16_x_4_x_128(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("plan", *EIGHT_K)
+    assert code == 0
+    assert out.splitlines()[0] == (
+        "16 IPUs = 4 replicas x 4; 4 instances x 1 replica;"
+        " global batch 8192 = 16 micro-batch x 4 replicas x 128 accumulation"
+    )
+    assert "pipeline  4 stages, Grouped: efficiency 98% = 128 / (128 + 4 - 1); balance " in out
+    assert err == "note: validation runs on the same pipeline stages (--pipeline-validation-model is implied)\n"
+
+
+CIFAR10 = "--micro-batch-size 8 --gradient-accumulation-count 8 --num-replicas 1 --ipus 1"
+ONCE = "0 logs per epoch: metrics are written once, at the end of the training"
+
+
+@pytest.mark.parametrize(
+    ("logs", "host", "warning"),
+    [
+        ("1", "6 device calls of 781", ""),
+        ("2", "6 device calls of 781", "2 logs per epoch do not divide its 781 updates: using 1"),
+        ("10", "66 device calls of 71", "10 logs per epoch do not divide its 781 updates: using 11"),
+        ("1/2", "3 device calls of 1562", ""),
+        ("0.5", "3 device calls of 1562", ""),
+        ("1/3", "2 device calls of 2343", ""),
+        ("0", "1 device call of 4686", f"{ONCE}, after one device call of 4686 updates"),
+    ],
+)
+def test_host_events(logs: str, host: str, warning: str, ipulaunch: Run) -> None:
+    given = f"{CIFAR10} --num-epochs 6 --logs-per-epoch {logs} --ckpts-per-epoch 0"
+    code, out, err = ipulaunch("plan", "cifar10", *given.split())
+    assert code == 0
+    assert f"host  4686 weight updates in {host}\n" in out
+    assert err == (f"warning: {warning}\n" if warning else "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (
+            "--logs-per-epoch 1/2 --ckpts-per-epoch 0",
+            "not possible to log 2 epochs at a time for 5 epochs",
+            "--logs-per-epoch 1 or 1/5",
+        ),
+        ("--ckpts-per-epoch 1/2", "not possible to save every 2 epochs for 5 epochs", "--ckpts-per-epoch 1 or 1/5"),
+        (
+            "--ckpts-per-epoch 1/2 --first-ckpt-epoch 4",
+            "not possible to save every 2 epochs for the 1 epoch after epoch 4",
+            "--ckpts-per-epoch 1",
+        ),
+    ],
+    ids=["logs", "checkpoints", "late checkpoints"],
+)
+def test_epochs_that_cannot_be_grouped(words: str, message: str, hint: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("plan", "cifar10", *f"{CIFAR10} --num-epochs 5 {words}".split())
+    assert (code, out) == (6, "")
+    assert err.startswith(f"error: {message}\n")
+    assert hint in err
+
+
+@pytest.mark.parametrize("command", [("plan",), ()], ids=["plan", "run"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param("--learning-rate -0.1", ["optimizer.learning_rate is -0.1", "above 0"], id="negative rate"),
+        pytest.param("--learning-rate 0", ["optimizer.learning_rate is 0.0", "above 0"], id="no rate"),
+        pytest.param("--weight-decay -1e-4", ["weight_decay is -0.0001", "at least 0"], id="negative decay"),
+        pytest.param("--gradient-accumulation-count 0", ["accumulation_count is 0", "at least 1"], id="accumulation"),
+        pytest.param("--micro-batch-size -1", ["micro_batch_size is -1", "at least 1"], id="micro-batch"),
+        pytest.param("--num-epochs 0", ["num_epochs is 0"], id="epochs"),
+        pytest.param("--loss-scaling 0", ["loss_scaling is 0.0"], id="loss scaling"),
+        pytest.param("--label-smoothing 1", ["label_smoothing is 1.0", "of at least 0 and below 1"], id="smoothing"),
+        pytest.param("--logs-per-epoch often", ["'often'", "fraction (1/2)"], id="logs"),
+        pytest.param("--seed -1", ["seed is -1"], id="seed"),
+        pytest.param("--available-memory-proportion 0", ["available_memory_proportion"], id="proportion"),
+        pytest.param("--global-batch-size 64 --gradient-accumulation-count 4", ["64", "4", "both"], id="both batches"),
+        pytest.param("--n-train 8", ["8 training samples do not fill one global batch"], id="too few samples"),
+        pytest.param("--side 2", ["use --side "], id="side"),
+        pytest.param("--dropout 0.5 --model resnet50", ["resnet50 drops nothing", "null"], id="dropout"),
+        pytest.param("--ipus-per-replica 2", ["2 IPUs per replica", "plan mnist --suggest-splits 2"], id="no stages"),
+        pytest.param("--pipeline-splits pol1", ["no layer pol1", "did you mean pool1?", "legal"], id="unknown split"),
+        pytest.param("--pipeline-splits pool2,pool1", ["use pool1, pool2"], id="splits out of order"),
+        pytest.param("--pipeline-splits pool1,pool1", ["given 2 times"], id="split twice"),
+        pytest.param("--pipeline-splits predictions", ["cannot be split after predictions"], id="split at the end"),
+        pytest.param("--pipeline-splits=", ["no layer"], id="empty split"),
+    ],
+)
+def test_bad_values_are_refused_before_anything_starts(
+    words: str, said: List[str], command: Any, ipulaunch: Run, fake_mpirun: Path
+) -> None:
+    code, out, err = ipulaunch(*command, "mnist", "--engine", "openmpi", "--host-layout", "1x2", *words.split())
+    assert (code, out, Path("runs").exists()) == (6, "", False)
+    for text in said:
+        assert text in err
+
+
+def test_cosmoflow_blocks_that_leave_nothing_are_refused(ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("plan", "cosmoflow", "--pod", "4", "--side", "8")
+    assert code == 6
+    assert "conv4_pool of cosmoflow takes windows of 2 x 2 x 2 from 1 x 1 x 1" in err
+    assert "use --side 32 or more, or fewer layers" in err
+
+
+def test_stages_that_no_replica_can_have_are_refused(ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("plan", "mnist", "--pod", "4", "--pipeline-splits", "pool1,pool2")
+    assert code == 3
+    assert "3 pipeline stages on 3 IPUs" in err
+    assert "--device-mapping" in err
+    folded = ("--device-mapping", "0,1,1")
+    assert ipulaunch("plan", "mnist", "--pod", "4", "--pipeline-splits", "pool1,pool2", *folded).code == 0
+
+
+def test_replicas_that_cannot_share_statistics_are_refused(ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("plan", "cifar10", "--pod", "4", "--set", "device.distributed_norm_replicas=3")
+    assert code == 3
+    assert "over 3 replicas each, and the plan has 4 replicas" in err
+
+
+GLOBAL = "training: {global_batch_size: 64}\n"
+ACCUMULATED = "training: {gradient_accumulation_count: 8}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "words", "formula"),
+    [
+        (ACCUMULATED, "--global-batch-size 32", "global batch 32 = 8 micro-batch x 1 replica x 4"),
+        (GLOBAL, "--gradient-accumulation-count 2", "global batch 16 = 8 micro-batch x 1 replica x 2"),
+        (GLOBAL, "", "global batch 64 = 8 micro-batch x 1 replica x 8"),
+    ],
+    ids=["global", "count", "file over the shipped count"],
+)
+def test_one_size_replaces_the_other_of_a_file_below(
+    file: str, words: str, formula: str, ipulaunch: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "my.yaml").write_text(file)
+    code, out, _ = ipulaunch("plan", "cifar10", "--config-path", "my.yaml", *words.split())
+    assert code == 0
+    assert formula in out
+
+
+def test_both_sizes_in_one_file_are_refused(ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("training: {global_batch_size: 64, gradient_accumulation_count: 2}\n")
+    code, _, err = ipulaunch("plan", "cifar10", "--config-path", "my.yaml")
+    assert (code, "global batch 64 and accumulation 2 are both given" in err) == (6, True)
+
+
+def test_rounded_global_batch_is_warned_of_with_both_numbers(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("plan", "cifar10", "--pod", "4", "--global-batch-size", "100")
+    assert code == 0
+    assert "global batch 96 = 8 micro-batch x 4 replicas x 3 accumulation" in out
+    expected = "a global batch of 100 is not a multiple of 8 x 4 = 32: using 96 with accumulation 3"
+    assert err == f"warning: {expected}\n"
+
+
+@pytest.mark.parametrize("command", [("plan",), ()], ids=["plan", "run"])
+def test_16_bits_without_loss_scaling_are_warned_of(command: Any, ipulaunch: Run) -> None:
+    words = (*command, "mnist", "--precision", "16.16", *(() if command else ("--dry-run",)))
+    code, _, err = ipulaunch(*words)
+    assert (code, err.count("precision 16.16 without loss scaling")) == (0, 1)
+    assert ipulaunch(*words, "--loss-scaling", "128").err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(
+            "--pipelining --gradient-accumulation-count 2", "accumulation 2 is short for 2 stages", id="short"
+        ),
+        pytest.param("--pipelining --pipeline-schedule Sequential", "", id="sequential"),
+        pytest.param("--pipelining", "", id="long enough"),
+    ],
+)
+def test_short_accumulation_is_warned_of(words: str, said: str, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("plan", "mnist", *words.split())
+    warnings = [line for line in err.splitlines() if line.startswith("warning")]
+    assert (code, len(warnings)) == (0, 1 if said else 0)
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("--gradient-accumulation-count 4", "2 stages, Grouped: efficiency 80% = 4 / (4 + 2 - 1)"),
+        ("--pipeline-schedule interleaved", "2 stages, Interleaved: efficiency 89% = 8 / (8 + 2 - 1)"),
+        ("--pipeline-schedule Sequential", "2 stages, Sequential: efficiency 50% = one of 2 IPUs works at a time"),
+        (
+            "--pipeline-schedule Sequential --device-mapping 0,0",
+            "2 stages, Sequential: efficiency 100% = all on one IPU",
+        ),
+    ],
+    ids=["grouped", "interleaved", "sequential", "one IPU"],
+)
+def test_plan_shows_what_the_schedule_costs(words: str, shown: str, ipulaunch: Run) -> None:
+    assert shown in ipulaunch("plan", "mnist", "--pipelining", *words.split()).out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", True),
+        ("--pipeline-validation-model", False),
+        ("--no-validation", False),
+    ],
+    ids=["implied", "asked for", "no validation"],
+)
+def test_pipelined_validation_is_announced(words: str, told: bool, ipulaunch: Run) -> None:
+    for line in (("plan", "mnist"), ("mnist", "--dry-run")):
+        err = ipulaunch(*line, "--pipelining", *words.split()).err
+        assert ("--pipeline-validation-model is implied" in err) is told
+
+
+IPU_ONLY = "--half-partials --stochastic-rounding RI --available-memory-proportion 15"
+IPU_ONLY_SHOWN = (
+    "device.stochastic_rounding = ri, device.half_partials = true, device.available_memory_proportion = [15.0]"
+)
+
+
+def test_what_only_an_ipu_honours_is_shown_in_the_plan(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("plan", "mnist", *IPU_ONLY.split())
+    assert (code, err) == (0, "")
+    assert f"IPU only  {IPU_ONLY_SHOWN}\n" in out
+    assert "IPU only" not in ipulaunch("plan", "mnist").out
+
+
+def test_what_only_an_ipu_honours_is_noted_in_a_rehearsal(ipulaunch: Run, fake_mpirun: Path) -> None:
+    words = ("mnist", "--engine", "openmpi", "--host-layout", "1x2", "--dry-run", *IPU_ONLY.split())
+    code, out, err = ipulaunch(*words)
+    assert code == 0
+    assert err == f"note: IPU only, recorded and without effect on CPUs: {IPU_ONLY_SHOWN}\n"
+    assert "--set device.half_partials=true" in out
+
+
+def test_inference_has_no_device_calls_to_show(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("plan", "imagenet", "--config", "resnet50_infer_bs1", "--logs-per-epoch", "0")
+    assert (code, err) == (0, "")
+    assert "host      no training, only validation\n" in out
+
+
+def test_json_of_plan_and_run_have_the_same_findings(ipulaunch: Run) -> None:
+    plan, run = (json.loads(ipulaunch(*line, "--json").out) for line in (("plan", *EIGHT_K), EIGHT_K))
+    assert plan["training"] == run["training"]
+    assert sorted(plan["training"]) == ["IPU only", "host", "pipeline"]
+    assert plan["notes"] == run["notes"]
+
+
+def test_origin_of_the_ipus_is_not_an_option_that_nobody_gave(ipulaunch: Run) -> None:
+    (row,) = [line for line in ipulaunch("plan", "mnist", "--explain").out.splitlines() if line.startswith("ipus  ")]
+    assert row.split()[1:3] == ["1", "(computed)"]
+
+
+def test_suggested_splits(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("plan", "imagenet", "--suggest-splits", "4")
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert lines[0].startswith("resnet50 in 4 stages, balance ")
+    assert [line.split()[0] for line in lines[3:8]] == ["stage", "0", "1", "2", "3"]
+    words = lines[-1].split()
+    assert words[::2] == ["--pipeline-splits"] * 3
+    assert ipulaunch("plan", "imagenet", "--pod", "16", *words).code == 0
+
+
+def test_json_of_suggested_splits(ipulaunch: Run) -> None:
+    data = json.loads(ipulaunch("plan", "imagenet", "--suggest-splits", "4", "--json").out)
+    flops = [stage["flops"] for stage in data["stages"]]
+    assert data["balance"] == pytest.approx(sum(flops) / 4 / max(flops))
+    assert [stage["last_layer"] for stage in data["stages"]] == [*data["splits"], "predictions"]
+    assert data["balance"] > 0.85
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("plan mnist --suggest-splits 99", 6, "99 are asked for"),
+        ("plan mnist --suggest-splits 1", 2, "--suggest-splits"),
+        ("plan --suggest-splits 4", 2, "plan imagenet --suggest-splits 4"),
+    ],
+    ids=["too many", "too few", "of what"],
+)
+def test_stages_that_cannot_be_suggested(words: str, code: int, said: str, ipulaunch: Run) -> None:
+    result = ipulaunch(*words.split())
+    assert (result.code, result.out) == (code, "")
+    assert said in result.err

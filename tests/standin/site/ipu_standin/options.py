@@ -1,0 +1,121 @@
+"""What has been set on one model, through the methods that the SDK adds to Keras models."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable, Dict, List, Optional
+
+from ipu_standin import pipelining
+from ipu_standin.sdk import Sdk
+
+_ACCUMULATION = "tensorflow.python.ipu.gradient_accumulation.GradientAccumulationReductionMethod"
+_ACCUMULATOR = "tensorflow.python.ipu.optimizers.gradient_accumulation_optimizer.GradientAccumulationOptimizerV2"
+
+
+class Options:
+    """The state of one model."""
+
+    def __init__(self) -> None:
+        self.accumulation: Optional[int] = None
+        self.accumulation_method = "SUM"
+        self.metric_method = "NONE"
+        self.steps_per_execution = 1
+        self.is_compiled = False
+        self.assignment: List[pipelining.LayerAssignment] = []
+        self.pipeline: Optional[pipelining.Pipeline] = None
+        self.pipeline_accumulation: Optional[int] = None
+        self.has_first_weights = False
+        self.train_step: Any = None
+        self.predict_step: Any = None
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages; 0 for a model that is not divided."""
+        return max((item.pipeline_stage or 0 for item in self.assignment), default=-1) + 1
+
+    @property
+    def ipus_per_replica(self) -> int:
+        if not self.stages:
+            return 1
+        return self.pipeline.ipus(self.stages) if self.pipeline else 1 << (self.stages - 1).bit_length()
+
+    @property
+    def steps_per_update(self) -> int:
+        if not self.stages:
+            return self.accumulation or 1
+        if self.pipeline is None or self.pipeline_accumulation is None:
+            raise ValueError("a pipelined model is trained after set_pipelining_options() with its accumulation only")
+        return self.pipeline_accumulation
+
+    def check_run(self, steps_per_execution: int, is_training: bool) -> None:
+        """What the SDK demands before it runs a model."""
+        if is_training and steps_per_execution % self.steps_per_update:
+            raise RuntimeError(
+                f"steps_per_execution {steps_per_execution} is not divisible by"
+                f" gradient_accumulation_steps_per_replica {self.steps_per_update}"
+            )
+        if self.stages:
+            if self.pipeline is None:
+                raise RuntimeError("a model with pipeline stages is run before set_pipelining_options()")
+            self.pipeline.check(self.stages)
+            count = self.steps_per_update if is_training else steps_per_execution
+            self.pipeline.check_depth(self.stages, count, is_training)
+
+
+def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., Any]]:
+    """What the SDK's methods do to a model's options."""
+
+    def before_compile(what: str) -> None:
+        # The SDK would throw away what was compiled and compile again.
+        if options.is_compiled:
+            raise RuntimeError(f"{what}() after compile()")
+
+    def accumulate(steps: Any, method: Any, use_v2: bool, **more: Any) -> None:
+        unknown = set(more) - set(sdk.table.classes[_ACCUMULATOR].parameters)
+        if unknown or {"opt", "num_mini_batches"} & set(more):
+            raise TypeError(f"options of the accumulating optimizer: {sorted(more)}")
+        options.accumulation = _positive(steps)
+        options.accumulation_method = _member(method, sdk.enums[_ACCUMULATION])
+
+    def divide(steps: Any, mapping: Any, accumulate_outfeed: Any, method: Any, **more: Any) -> None:
+        before_compile("set_pipelining_options")
+        options.pipeline = pipelining.Pipeline(sdk, mapping, more)
+        options.pipeline_accumulation = None if steps is None else _positive(steps)
+        options.accumulation_method = _member(method, sdk.enums[_ACCUMULATION])
+
+    def assign(assignment: Any) -> None:
+        before_compile("set_pipeline_stage_assignment")
+        pipelining.check_assignment(model, assignment)
+        options.assignment = assignment
+
+    def replicate(method: Any) -> None:
+        options.metric_method = _member(method, sdk.enums["keras.ipu.ReplicatedMetricReductionMethod"])
+
+    def feed_in(**more: Any) -> None:
+        known = set(sdk.table.classes["tensorflow.python.ipu.ipu_infeed_queue.IPUInfeedQueue"].parameters)
+        if set(more) - known or "dataset" in more:
+            raise TypeError(f"options of the infeed: {sorted(more)}")
+
+    return {
+        "set_gradient_accumulation_options": accumulate,
+        "set_pipelining_options": divide,
+        "get_pipeline_stage_assignment": lambda: copy.copy(options.assignment) or pipelining.unassigned(model),
+        "set_pipeline_stage_assignment": assign,
+        "reset_pipeline_stage_assignment": lambda: options.assignment.clear(),
+        "set_replication_options": replicate,
+        "set_infeed_queue_options": feed_in,
+    }
+
+
+def _positive(steps: Any) -> int:
+    if type(steps) is not int or steps < 1:
+        raise ValueError(f"gradient_accumulation_steps_per_replica is {steps!r}, expected a positive whole number")
+    return steps
+
+
+def _member(value: Any, members: Any) -> str:
+    """The name of an enum's member, given as such or as its name in any case."""
+    name = value.upper() if isinstance(value, str) else getattr(value, "name", None)
+    if not isinstance(value, (str, members)) or name not in members.__members__:
+        raise ValueError(f"{value!r} is none of {list(members.__members__)}")
+    return str(name)

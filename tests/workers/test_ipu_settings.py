@@ -1,0 +1,224 @@
+"""Every setting of the device reaches the SDK, or is refused with the reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import pytest
+
+from ipulaunch.configs.device import Device
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.tree import assignment
+from ipulaunch.configs.workloads import resolve
+from ipulaunch.topology import Batch
+from ipulaunch.topology.host_events import HostEvents
+from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.popdist import Place
+from ipulaunch.workers.backends.ipu import IpuBackend
+from ipulaunch.workers.backends.ipu_environment import engine_options
+from ipulaunch.workers.measures import measures_of
+from ipulaunch.workers.models.build import build_model
+from ipulaunch.workers.optimizers import make_optimizer
+
+Install = Callable[..., Place]
+BATCH = Batch(1, 2, 4)
+SPLIT = "pipeline.splits=[conv3_block1_post_addition_relu]"
+ESR, CONNECTION = "IPUConfig.floating_point_behaviour.esr =", "IPUConfig.device_connection"
+
+
+def settings_of(*texts: str, workload: str = "cifar10") -> Any:
+    overrides = [
+        assignment(text, "--set") for text in ("data.synthetic_data=cpu", "training.deterministic=false", *texts)
+    ]
+    return resolve(workload, rehearsal=True, overrides=overrides).settings
+
+
+@pytest.fixture()
+def calls_of(standin: Install, read_calls: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The calls that a backend with these settings makes until its model is ready."""
+
+    def run(*texts: str, batch: Batch = BATCH, ipus: int = 1, workload: str = "cifar10", sdk: str = "3.4") -> List[Any]:
+        settings = settings_of("data.side=8", *texts, workload=workload)
+        monkeypatch.chdir(tmp_path)
+        for name in ("TF_POPLAR_FLAGS", "POPLAR_ENGINE_OPTIONS"):
+            monkeypatch.setenv(name, os.environ.get(name, ""))  # so that what the backend sets is taken back
+        monkeypatch.setenv("POPDIST_NUM_IPUS_PER_REPLICA", str(ipus))
+        backend = IpuBackend(settings, batch, standin(sdk, replicas=batch.replicas))
+        with backend.scope():
+            model, optimizer = build_model(network_of(settings), backend.dropout), make_optimizer(settings, batch, 1)
+            backend.prepare(model, optimizer, measures_of(settings), HostEvents(1, 3, 3, 0, 0, 3))
+        found: List[Any] = read_calls(tmp_path / "calls.jsonl", 0)
+        return found
+
+    return run
+
+
+def value(shown: Any) -> Dict[str, Any]:
+    return {"value": shown}
+
+
+def options(**words: str) -> Any:
+    return value({**words, "gatherConvOutput": "false"})
+
+
+# What is set, and the call that it makes; all that is in Device is in one of them.
+MAPPED = [
+    ("stochastic_rounding=on", ESR, value("StochasticRoundingBehaviour.ON")),
+    ("stochastic_rounding=off", ESR, value("StochasticRoundingBehaviour.OFF")),
+    ("stochastic_rounding=ri", ESR, value("StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY")),
+    ("stochastic_rounding=ri", "IPUConfig.experimental.enable_prng_stability =", value(True)),
+    (
+        "stochastic_rounding=ri",
+        "tensorflow.python.ipu.utils.reset_ipu_seed",
+        {"seed": 0, "experimental_identical_replicas": True},
+    ),
+    ("half_partials=true", "IPUConfig.convolutions.poplar_options =", options(partialsType="half")),
+    ("half_partials=true", "IPUConfig.matmuls.poplar_options =", value({"partialsType": "half"})),
+    (
+        "available_memory_proportion=[13.5]",
+        "IPUConfig.convolutions.poplar_options =",
+        options(availableMemoryProportion="0.135"),
+    ),
+    (
+        "available_memory_proportion=[20, 10]",
+        "IPUConfig.matmuls.poplar_options =",
+        value({"availableMemoryProportion": "0.1"}),
+    ),
+    ("stable_norm=true", "IPUConfig.norms.use_stable_statistics =", value(True)),
+    (
+        "distributed_norm_replicas=2",
+        "IPUConfig.norms.experimental.distributed_batch_norm_replica_group_size =",
+        value(2),
+    ),
+    (
+        "internal_exchange_optimisation_target=memory",
+        "IPUConfig.compilation_poplar_options =",
+        value({"target.deterministicWorkers": "false", "opt.internalExchangeOptimisationTarget": "memory"}),
+    ),
+    (
+        "max_cross_replica_sum_buffer_size=52428800",
+        "IPUConfig.optimizations.maximum_cross_replica_sum_buffer_size =",
+        value(52428800),
+    ),
+    ("max_reduce_many_buffer_size=216", "IPUConfig.optimizations.maximum_reduce_many_buffer_size =", value(216)),
+    ("min_remote_tensor_size=64", "IPUConfig.optimizations.minimum_remote_tensor_size =", value(64)),
+    ("gather_conv_output=true", "IPUConfig.convolutions.poplar_options =", value({"gatherConvOutput": "true"})),
+    ("io_tiles=32", "IPUConfig.io_tiles.num_io_tiles =", value(32)),
+    ("io_tiles=32", "IPUConfig.io_tiles.place_ops_on_io_tiles =", value(True)),
+    ("prefetch_depth=5", "Model.set_infeed_queue_options", {"kwargs": {"prefetch_depth": 5}}),
+    ("connection=on_demand", f"{CONNECTION}.type =", value("DeviceConnectionType.ON_DEMAND")),
+    ("connection=on_demand", f"{CONNECTION}.enable_remote_buffers =", value(True)),
+    (
+        "optimizer_state_offloading=true",
+        "Model.set_gradient_accumulation_options",
+        {
+            "gradient_accumulation_steps_per_replica": 4,
+            "gradient_accumulation_reduction_method": "GradientAccumulationReductionMethod.RUNNING_MEAN",
+            "gradient_accumulation_optimizer_kwargs": {"offload_weight_update_variables": True},
+        },
+    ),
+]
+ELSEWHERE = {"recomputation", "profile", "fused_preprocessing"}  # each has a test of its own
+
+
+@pytest.mark.parametrize(("text", "call", "given"), MAPPED, ids=[f"{row[0]} {row[1]}" for row in MAPPED])
+def test_a_setting_of_the_device_becomes_a_call(text: str, call: str, given: Any, calls_of: Any) -> None:
+    assert (call, given) in calls_of(f"device.{text}")
+
+
+def test_no_setting_of_the_device_is_without_effect() -> None:
+    named = {text.partition("=")[0] for text, _, _ in MAPPED} | ELSEWHERE
+    assert named == {field.name for field in dataclasses.fields(Device)}
+
+
+@pytest.mark.parametrize("sdk", ["2.6", "3.0", "3.1", "3.4"])
+def test_a_pipeline_gets_its_mapping_its_memory_and_recomputation(sdk: str, calls_of: Any) -> None:
+    memory = "device.available_memory_proportion=[10, 20, 30, 40]"
+    found = calls_of(
+        SPLIT, memory, "device.recomputation=true", "device.optimizer_state_offloading=true",
+        "pipeline.device_mapping=[1, 0]", ipus=2, sdk=sdk,
+    )  # fmt: skip
+    assert ("IPUConfig.allow_recompute =", value(True)) in found
+    assert ("IPUConfig.matmuls.poplar_options =", value({})) in found
+    stages = [
+        {"convolutions": {"availableMemoryProportion": first}, "matmuls": {"availableMemoryProportion": second}}
+        for first, second in (("0.1", "0.2"), ("0.3", "0.4"))
+    ]
+    (given,) = [given for name, given in found if name == "Model.set_pipelining_options"]
+    assert given["device_mapping"] == [1, 0]
+    assert given["pipelining_kwargs"] == {
+        "pipeline_schedule": "PipelineSchedule.Grouped",
+        "offload_weight_update_variables": True,
+        "forward_propagation_stages_poplar_options": stages,
+        "backward_propagation_stages_poplar_options": stages,
+    }
+
+
+def test_several_instances_and_repeatable_runs_lay_workers_out_alike(calls_of: Any) -> None:
+    portable = ("IPUConfig.compilation_poplar_options =", value({"target.deterministicWorkers": "portable"}))
+    found = calls_of("training.deterministic=true")
+    assert portable in found
+    assert ("IPUConfig.experimental.enable_prng_stability =", value(True)) in found
+
+
+def test_pre_compile_attaches_nothing(calls_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_POPLAR_FLAGS", "--executable_cache_path=/cache")
+    found = calls_of("device.connection=pre_compile")
+    assert ("popdist.isPopdistEnvSet", {}) in found
+    assert [(name, given) for name, given in found if name.startswith(CONNECTION)] == [
+        (f"{CONNECTION}.version =", value("ipu2")),
+        (f"{CONNECTION}.enable_remote_buffers =", value(True)),
+        (f"{CONNECTION}.type =", value("DeviceConnectionType.PRE_COMPILE")),
+    ]
+    given = {"config": "IPUConfig", "ipus_per_replica": 1, "configure_device": False}
+    start = found.index(("popdist.tensorflow.set_ipu_config", given))
+    assert found[start + 1] == ("IPUConfig.auto_select_ipus =", value(2))
+
+
+def test_a_profile_goes_where_the_backend_is_told(calls_of: Any, tmp_path: Path) -> None:
+    calls_of("device.profile=true")
+    assert json.loads(os.environ["POPLAR_ENGINE_OPTIONS"]) == {
+        "autoReport.all": "true",
+        "autoReport.directory": "profile/instance-000",
+    }
+    assert (tmp_path / "profile" / "instance-000").is_dir()
+
+
+def test_engine_options_of_the_user_stay() -> None:
+    given = {"POPLAR_ENGINE_OPTIONS": '{"autoReport.all": "false", "target.hostSyncTimeout": "900"}'}
+    assert json.loads(engine_options(Path("reports"), given)["POPLAR_ENGINE_OPTIONS"]) == {
+        "autoReport.all": "false",
+        "autoReport.directory": "reports",
+        "target.hostSyncTimeout": "900",
+    }
+    with pytest.raises(SettingsError, match="POPLAR_ENGINE_OPTIONS is no JSON"):
+        engine_options(Path("reports"), {"POPLAR_ENGINE_OPTIONS": "autoReport.all=true"})
+
+
+REFUSED = [
+    (("optimizer.momentum=0", "optimizer.l2_regularization=0", "schedule.name=const", "optimizer.auto_loss_scaling=on"),
+     {}, "automatic loss scaling on IPUs"),
+    (("training.trace_samples=true",), {}, "--trace-samples notes samples inside"),
+    (("device.optimizer_state_offloading=true",), {"batch": Batch(1, 2, 1)}, "accumulation is 1"),
+    (("device.distributed_norm_replicas=4",), {}, "groups of 4 replicas, and there are 2"),
+    (("device.distributed_norm_replicas=2", "device.io_tiles=8"), {}, "8 tiles for input and output"),
+    (("device.fused_preprocessing=true", "data.host_preprocess=true"), {}, "and the host normalises"),
+    (("device.fused_preprocessing=true",), {"workload": "cosmoflow"}, "there are no images"),
+    (("device.fused_preprocessing=true",), {"workload": "mnist"}, "3 colours, and these have 1"),
+    (("device.connection=pre_compile",), {}, "keeps what it compiles nowhere"),
+    ((), {"ipus": 2}, "2 IPUs per replica, and the model is not divided"),
+    ((SPLIT,), {"ipus": 4}, "4 IPUs per replica, and the 2 pipeline stages take 2"),
+    ((SPLIT,), {"ipus": 2, "batch": Batch(1, 2, 6)}, "the Grouped schedule takes a multiple of 4"),
+    ((SPLIT, "pipeline.schedule=Interleaved"), {"ipus": 2, "batch": Batch(1, 2, 3)}, "a multiple of 2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("texts", "more", "why"), REFUSED, ids=[row[2] for row in REFUSED])
+def test_what_ipus_cannot_do_is_refused(texts: Any, more: Dict[str, Any], why: str, calls_of: Any) -> None:
+    with pytest.raises(SettingsError, match=why) as caught:
+        calls_of(*texts, **more)
+    assert caught.value.hint

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
+from ipulaunch.configs.images import MODELS, ImageData, ImageModel, ImageSettings
+from ipulaunch.topology.network import Network, costs, shapes
+from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.networks.builder import Builder
+from ipulaunch.topology.splits import split_points
+from ipulaunch.workers.models.build import build_model, stage_models
+
+
+def dropout(rate: float, name: str) -> Any:
+    return tf.keras.layers.Dropout(rate, name=name)
+
+
+def image_network(name: str, side: int = 32, classes: int = 10, **options: Any) -> Network:
+    data = ImageData(side=side, classes=classes)
+    return network_of(ImageSettings(model=ImageModel(name=name, **options), data=data))
+
+
+def volume_network(name: str, **options: Any) -> Network:
+    model = CosmoflowModel(name=name, n_conv_layers=2, conv_size=2, fc1_size=8, fc2_size=4, **options)
+    return network_of(CosmoflowSettings(model=model, data=CosmoflowData(side=8)))
+
+
+pytestmark = pytest.mark.core
+
+NETWORKS: Dict[str, Network] = {
+    **{name: image_network(name) for name in MODELS},
+    "resnet18 with groups": image_network("resnet18", norm_layer="group_norm"),
+    "cosmoflow": volume_network("cosmoflow"),
+    "cosmoflow_v1": volume_network("cosmoflow_v1", pooling_type="AveragePooling3D"),
+}
+# One of each kind of layer, and quick to run.
+QUICK = ["cifar_resnet8", "mnist_cnn", "cosmoflow", "cosmoflow_v1"]
+
+
+def samples(network: Network) -> Any:
+    options = network.layers[0].options
+    return np.random.RandomState(0).randint(0, 255, (2, *options["shape"])).astype(options["dtype"])
+
+
+@pytest.fixture(params=["float32", "float16", "mixed_float16"])
+def policy(request: Any) -> Iterator[str]:
+    tf.keras.mixed_precision.set_global_policy(request.param)
+    yield request.param
+    tf.keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_shapes_and_parameters_are_those_of_keras(name: str) -> None:
+    network = NETWORKS[name]
+    model = build_model(network, dropout)
+    known = costs(network)
+    assert {layer.name: layer.get_output_at(0).shape[1:] for layer in model.layers} == shapes(network)
+    assert {layer.name: layer.count_params() for layer in model.layers} == {
+        layer: cost.parameters for layer, cost in known.items()
+    }
+    assert model.name == network.name
+
+
+def test_resnet50_is_the_one_of_keras() -> None:
+    def described(model: Any) -> Dict[str, Tuple[Any, ...]]:
+        return {
+            layer.name: (type(layer).__name__, tuple(layer.output.shape), layer.count_params(), _sources(layer))
+            for layer in model.layers
+            if layer.name not in ("image", "normalise")
+        }
+
+    def _sources(layer: Any) -> List[str]:
+        return [] if layer.name in (first, "conv1_pad") else [read.name.split("/")[0] for read in _read(layer)]
+
+    def _read(layer: Any) -> List[Any]:
+        return layer.input if isinstance(layer.input, list) else [layer.input]
+
+    theirs = tf.keras.applications.ResNet50(weights=None, input_shape=(224, 224, 3))
+    first = theirs.layers[0].name
+    expected = described(theirs)
+    expected.pop(first)
+    assert described(build_model(image_network("resnet50", 224, 1000), dropout)) == expected
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_weights_learn_in_every_precision(name: str, policy: str) -> None:
+    network = NETWORKS[name]
+    model = build_model(network, dropout, half_volume_pools=False)
+    with tf.GradientTape() as tape:
+        outputs = model(samples(network), training=True)
+        loss = tf.reduce_mean(tf.cast(outputs, tf.float32) ** 2)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    assert outputs.dtype == ("float32" if policy == "float32" else "float16")
+    # Keras keeps the parameters of batch norms in 32 bits under every policy.
+    kernel = next(weight for weight in model.trainable_variables if "kernel" in weight.name)
+    assert kernel.dtype == ("float16" if policy == "float16" else "float32")
+    assert all(np.isfinite(tf.cast(gradient, tf.float32)).all() for gradient in gradients)
+    assert model.input.dtype == network.layers[0].options["dtype"]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_stages_one_after_the_other_are_the_model(name: str, policy: str) -> None:
+    network = NETWORKS[name]
+    model = build_model(network, dropout, half_volume_pools=False)
+    points = split_points(network)
+    for splits in (points[:1], points[::3], points):
+        stages = stage_models(model, splits)
+        assert [stage.layers[-1].name for stage in stages] == [*splits, network.layers[-1].name]
+        values = samples(network)
+        for stage in stages:
+            values = stage(values, training=False)
+        assert np.array_equal(values, model(samples(network), training=False))
+        shared = [id(weight) for stage in stages for weight in stage.weights]
+        assert sorted(shared) == sorted(id(weight) for weight in model.weights)
+
+
+def test_the_backend_makes_the_dropout_layers() -> None:
+    made = []
+
+    def noted(rate: float, name: str) -> Any:
+        made.append((name, rate))
+        return dropout(rate, name)
+
+    build_model(image_network("mnist_cnn", dropout=0.125), noted)
+    assert made == [("flatten_dropout", 0.125), ("fc1_dropout", 0.125)]
+
+
+def test_residual_networks_start_from_he_normal_and_others_from_glorot() -> None:
+    def initializers(name: str) -> set:
+        layers = build_model(NETWORKS[name], dropout).layers
+        return {type(layer.kernel_initializer).__name__ for layer in layers if "Conv" in type(layer).__name__}
+
+    assert initializers("cifar_resnet8") == {"HeNormal"}
+    assert initializers("mnist_cnn") == initializers("cosmoflow") == {"GlorotUniform"}
+
+
+def test_pools_have_their_windows_and_volumes_can_be_padded() -> None:
+    net = Builder()
+    x = net.pad("pad", net.input("volume", (3, 3, 3, 1), "float32"), 1)
+    x = net.pool("pool", x, "max", 3, strides=2, padding="same")
+    net.global_average_pool("mean", x)
+    model = build_model(net.network("tiny"), dropout)
+    values = np.zeros((1, 3, 3, 3, 1), np.float32)
+    values[0, 0, 0, 0, 0] = 8
+    assert model(values).numpy().item() == pytest.approx(8 * 8 / 27)  # two windows a side see it

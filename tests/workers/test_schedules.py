@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import math
+from typing import Any, List
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ipulaunch.configs.optimization import Schedule
+from ipulaunch.workers.schedules import RateOverTime, learning_rate
+
+UPDATES, EPOCHS, RATE = 13, 10, 0.8
+
+
+def rates(schedule: Any, updates: int = UPDATES * EPOCHS) -> np.ndarray:
+    """The rate of every update, all at once."""
+    values: np.ndarray = tf.function(schedule)(tf.range(updates, dtype=tf.int64)).numpy()
+    assert values.dtype == np.float32
+    return values
+
+
+def shape(settings: Schedule, position: float, decay: float) -> float:
+    """The share of the rate, from the definitions."""
+    gone = min(position / decay, 1)
+    if settings.name == "cosine":
+        return (1 + math.cos(math.pi * gone)) / 2
+    if settings.name == "polynomial":
+        end = settings.end_learning_rate_ratio
+        return (1 - end) * (1 - gone) ** settings.power + end
+    share = 1.0
+    for boundary, factor in zip(settings.boundaries, settings.factors):
+        if position >= boundary * UPDATES:
+            share = factor
+    return share
+
+
+def expected(settings: Schedule) -> List[float]:
+    """The rate of every update of a whole training, from the definitions."""
+    found = []
+    warmup = settings.warmup_epochs * UPDATES
+    shifted = settings.warmup_mode == "shift"
+    decay = (settings.epochs_to_total_decay or EPOCHS - settings.warmup_epochs * shifted) * UPDATES
+    for update in range(EPOCHS * UPDATES):
+        step = update // UPDATES * UPDATES if settings.staircase else update
+        if shifted:
+            share = step / warmup if step < warmup else shape(settings, step - warmup, decay)
+        else:
+            share = shape(settings, step, decay) * ((step + 1) / (warmup + 1) if step < warmup else 1)
+        found.append(RATE * share)
+    return found
+
+
+SHAPES = [
+    {"name": "const"},
+    {"name": "cosine"},
+    {"name": "cosine", "epochs_to_total_decay": 4.5},
+    {"name": "polynomial"},
+    {"name": "polynomial", "power": 2.0, "end_learning_rate_ratio": 0.01, "epochs_to_total_decay": 6.0},
+    {"name": "stepped", "boundaries": (2.0, 4.5, 6.0), "factors": (0.5, 0.1, 0.01)},
+]
+
+
+@pytest.mark.parametrize("staircase", [False, True], ids=["smooth", "staircase"])
+@pytest.mark.parametrize("warmup_epochs", [0.0, 2.0, 3.0])
+@pytest.mark.parametrize("warmup_mode", ["shift", "mask"])
+@pytest.mark.parametrize("about", SHAPES, ids=lambda about: "-".join(map(str, about.values())))
+def test_a_whole_training_is_as_defined(about: Any, warmup_mode: str, warmup_epochs: float, staircase: bool) -> None:
+    settings = Schedule(**about, warmup_mode=warmup_mode, warmup_epochs=warmup_epochs, staircase=staircase)
+    schedule = RateOverTime(RATE, UPDATES, EPOCHS, **vars(settings))
+    np.testing.assert_allclose(rates(schedule), expected(settings), rtol=2e-6, atol=1e-9)
+
+
+def test_a_rate_that_never_changes_is_a_number() -> None:
+    assert learning_rate(Schedule(), RATE, UPDATES, EPOCHS) == RATE
+    assert isinstance(learning_rate(Schedule(warmup_epochs=1.0), RATE, UPDATES, EPOCHS), RateOverTime)
+
+
+def test_the_published_rate_per_sample_gives_a_peak_of_1() -> None:
+    updates, epochs = 1281167 // 8192, 100
+    settings = Schedule("cosine", epochs_to_total_decay=95.0, warmup_epochs=5.0)
+    found = rates(learning_rate(settings, 0.0001220703125 * 8192, updates, epochs), updates * epochs + 10)
+    assert found[0] == 0.0
+    assert found.max() == found[5 * updates] == 1.0
+    assert (np.diff(found[: 5 * updates + 1]) > 0).all()
+    assert (np.diff(found[5 * updates :]) <= 0).all()
+    assert found[updates * epochs - 1] > 0.0
+    assert (found[updates * epochs :] == 0.0).all()
+
+
+def test_the_published_polynomial_ends_at_its_share() -> None:
+    updates = 1281167 // 1920
+    settings = Schedule(
+        "polynomial", epochs_to_total_decay=39.0, end_learning_rate_ratio=2.18e-05, power=2.0, warmup_epochs=5.0
+    )
+    found = rates(learning_rate(settings, 0.001991319444444 * 1920, updates, 44), updates * 44 + 1)
+    assert found[5 * updates] == pytest.approx(3.8233333)
+    assert found[-1] == pytest.approx(3.8233333 * 2.18e-05)
+
+
+def test_late_steps_of_long_trainings_keep_their_epoch() -> None:
+    schedule = RateOverTime(1.0, 9_999, 1000, **vars(Schedule("polynomial", staircase=True)))
+    steps = tf.constant([9_999 * 999 - 1, 9_999 * 999, 9_999 * 1000 - 1], tf.int64)
+    np.testing.assert_allclose(schedule(steps).numpy(), [0.002, 0.001, 0.001], atol=1e-7)
+
+
+@pytest.mark.parametrize("mode", ["shift", "mask"])
+def test_a_warm_up_as_long_as_the_training_stays_finite(mode: str) -> None:
+    schedule = RateOverTime(RATE, UPDATES, EPOCHS, **vars(Schedule("cosine", warmup_mode=mode, warmup_epochs=10.0)))
+    assert np.isfinite(rates(schedule)).all()
+
+
+def test_a_schedule_can_be_written_down() -> None:
+    settings = Schedule("stepped", boundaries=(1.0,), factors=(0.1,), warmup_mode="mask", warmup_epochs=2.0)
+    schedule = RateOverTime(RATE, UPDATES, EPOCHS, **vars(settings))
+    again = RateOverTime.from_config(schedule.get_config())
+    np.testing.assert_array_equal(rates(again), rates(schedule))

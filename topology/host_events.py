@@ -1,0 +1,107 @@
+"""When the host hears of a training: logs, checkpoints, and the device calls between them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import List, NamedTuple, Tuple
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.wording import counted
+from ipulaunch.topology.rules import divisors
+
+
+class HostEvents(NamedTuple):
+    """The updates, counted from 1, after which the host acts."""
+
+    epochs: int
+    updates_per_epoch: int
+    log_every: int  # updates; 0: only at the end
+    checkpoint_every: int  # updates; 0: never
+    first_checkpoint: int  # the update after which the first is written; 0: one period into the training
+    updates_per_call: int  # the device runs so many before it returns to the host
+
+    @property
+    def total_updates(self) -> int:
+        return self.epochs * self.updates_per_epoch
+
+    @property
+    def calls(self) -> int:
+        return self.total_updates // self.updates_per_call
+
+    def logs_at(self, update: int) -> bool:
+        """Whether metrics are written after this update."""
+        return update == self.total_updates or (self.log_every > 0 and update % self.log_every == 0)
+
+    def saves_at(self, update: int) -> bool:
+        """Whether a checkpoint is written after this update."""
+        since = update - self.first_checkpoint
+        return self.checkpoint_every > 0 and since >= 0 and since % self.checkpoint_every == 0
+
+
+class _Kind(NamedTuple):
+    """What logs and checkpoints are called."""
+
+    noun: str
+    flag: str
+    refusal: str
+
+
+_LOGS = _Kind("logs", "--logs-per-epoch", "not possible to log {period} epochs at a time for {epochs}")
+_CHECKPOINTS = _Kind("checkpoints", "--ckpts-per-epoch", "not possible to save every {period} epochs for {epochs}")
+
+
+def host_events(
+    epochs: int,
+    updates_per_epoch: int,
+    logs_per_epoch: Fraction,
+    ckpts_per_epoch: Fraction,
+    first_ckpt_epoch: int = 0,
+) -> Tuple[HostEvents, List[str]]:
+    """When the host acts, and a warning for each frequency that could not be kept."""
+    all_epochs = saved_epochs = counted(epochs, "epoch")
+    if first_ckpt_epoch:
+        saved_epochs = f"the {counted(epochs - first_ckpt_epoch, 'epoch')} after epoch {first_ckpt_epoch}"
+    log_every, warnings = _period(_LOGS, logs_per_epoch, updates_per_epoch, epochs, all_epochs)
+    checkpoint_every, more = _period(
+        _CHECKPOINTS, ckpts_per_epoch, updates_per_epoch, epochs - first_ckpt_epoch, saved_epochs
+    )
+    first_checkpoint = first_ckpt_epoch * updates_per_epoch
+    if not log_every:
+        calls = "" if checkpoint_every else f", after one device call of {epochs * updates_per_epoch} updates"
+        warnings.append(f"0 logs per epoch: metrics are written once, at the end of the training{calls}")
+    # gcd(x, 0) is x, so what never happens divides nothing further.
+    call = math.gcd(log_every, math.gcd(checkpoint_every, first_checkpoint if checkpoint_every else 0))
+    events = HostEvents(
+        epochs,
+        updates_per_epoch,
+        log_every,
+        checkpoint_every,
+        first_checkpoint,
+        updates_per_call=call or epochs * updates_per_epoch,
+    )
+    return events, warnings + more
+
+
+def _period(kind: _Kind, per_epoch: Fraction, updates: int, epochs: int, over: str) -> Tuple[int, List[str]]:
+    """The updates from one event to the next, 0 for none; and a warning where these are not as many as asked."""
+    if not per_epoch:
+        return 0, []
+    if per_epoch >= 1:
+        events = _nearest(per_epoch, divisors(updates))
+        warning = f"{per_epoch} {kind.noun} per epoch do not divide its {updates} updates: using {events}"
+        return updates // events, [] if events == per_epoch else [warning]
+    wanted = 1 / per_epoch
+    period = _nearest(wanted, [math.floor(wanted), math.ceil(wanted)])
+    if epochs % period:
+        below = max(divisor for divisor in divisors(epochs) if divisor < period)
+        above = [divisor for divisor in divisors(epochs) if divisor > period][:1]
+        frequencies = " or ".join(str(Fraction(1, divisor)) for divisor in [below, *above])
+        raise SettingsError(kind.refusal.format(period=period, epochs=over), hint=f"use {kind.flag} {frequencies}")
+    epochs_of_period = "every epoch" if period == 1 else f"every {period} epochs"
+    warning = f"{per_epoch} {kind.noun} per epoch are {wanted} epochs apart: using {epochs_of_period}"
+    return period * updates, [] if period == wanted else [warning]
+
+
+def _nearest(wanted: Fraction, numbers: List[int]) -> int:
+    return min(numbers, key=lambda number: (abs(number - wanted), number))

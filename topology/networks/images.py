@@ -1,0 +1,27 @@
+"""What the image networks share: where pixels enter, and what normalises between layers."""
+
+from __future__ import annotations
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.images import ImageModel, ImageSettings
+from ipulaunch.topology.networks.builder import Builder
+
+
+def pixels(net: Builder, settings: ImageSettings) -> str:
+    """The input, normalised here unless the host does it."""
+    data = settings.data
+    image = net.input("image", settings.shape, "uint8" if data.sends_bytes else "float32")
+    return image if data.host_preprocess else net.normalise("normalise", image, data.mean, data.std)
+
+
+def norm(net: Builder, prefix: str, x: str, channels: int, model: ImageModel, epsilon: float) -> str:
+    """The chosen norm of so many channels: `..._bn` over the batch, `..._gn` over groups of channels."""
+    if model.norm_layer == "batch_norm":
+        return net.batch_norm(f"{prefix}_bn", x, model.norm_momentum, epsilon)
+    groups = min(model.norm_groups, channels)
+    if channels % groups:
+        raise SettingsError(
+            f"{prefix}_gn of {model.name} has {channels} channels, which {groups} groups do not divide",
+            hint="use model.norm_groups=32 or another power of 2",
+        )
+    return net.group_norm(f"{prefix}_gn", x, groups, epsilon)

@@ -1,0 +1,37 @@
+"""What Poplar reads from the environment: flags when its TensorFlow starts, engine options when it compiles."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, Mapping
+
+from ipulaunch.configs.errors import SettingsError
+
+_FLAGS, _ENGINE = "TF_POPLAR_FLAGS", "POPLAR_ENGINE_OPTIONS"
+_CACHE_FLAG, _CACHE_OF_POPRUN = "--executable_cache_path", "POPDIST_EXECUTABLE_CACHE_PATH"
+
+
+def flags(settings: Any, environ: Mapping[str, str]) -> Dict[str, str]:
+    """The variables to set before the first use of an IPU: the user's flags, and those that the settings ask for."""
+    given = environ.get(_FLAGS, "")
+    if settings.device.connection == "pre_compile" and _CACHE_FLAG not in given and not environ.get(_CACHE_OF_POPRUN):
+        raise SettingsError(
+            "--device-connection pre_compile keeps what it compiles nowhere",
+            hint="give --executable-cache-path, the same as in the training that follows",
+        )
+    if settings.data.synthetic_data != "ipu":
+        return {}
+    wanted = ("--use_synthetic_data", "--synthetic_data_initializer=random")
+    return {_FLAGS: " ".join([*given.split(), *(flag for flag in wanted if flag not in given.split())])}
+
+
+def engine_options(reports: Path, environ: Mapping[str, str]) -> Dict[str, str]:
+    """The variables that make Poplar write all its reports into a directory; the user's own options win."""
+    given = environ.get(_ENGINE, "")
+    try:
+        own = json.loads(given) if given else {}
+    except ValueError as error:
+        raise SettingsError(f"{_ENGINE} is no JSON: {error}", hint="unset it, or leave --profile out") from error
+    ours = {"autoReport.all": "true", "autoReport.directory": str(reports)}
+    return {_ENGINE: json.dumps({**ours, **own})}

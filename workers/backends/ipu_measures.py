@@ -1,0 +1,55 @@
+"""Losses and metrics as the SDK's Keras takes them, and what they say of all instances."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+import tensorflow as tf
+
+from ipulaunch.workers.loss_scaling import LossScaling
+from ipulaunch.workers.measures import Measure
+
+
+def _as_made(targets: Any) -> Any:
+    """Targets as the data has them: Keras gives labels a second dimension, and floats the type of the outputs."""
+    if targets.dtype.is_floating:
+        return tf.cast(targets, tf.float32)
+    return tf.squeeze(targets, -1) if targets.shape.rank == 2 else targets
+
+
+def loss_of(measure: Measure, scaling: LossScaling) -> Callable[[Any, Any], Any]:
+    """What is minimised, for every sample: the measure times the loss scale."""
+
+    def loss(targets: Any, outputs: Any) -> Any:
+        return scaling.scaled(measure.of(_as_made(targets), outputs))
+
+    return loss
+
+
+class MeanOf(tf.keras.metrics.Mean):  # type: ignore[misc]
+    """A measure as a Keras metric; samples of weight 0 add nothing and still count, as in the loss."""
+
+    def __init__(self, measure: Measure) -> None:
+        super().__init__(name=measure.name, dtype=tf.float32)
+        self.measure = measure
+
+    def update_state(self, targets: Any, outputs: Any, sample_weight: Any = None) -> Any:
+        values = self.measure.of(_as_made(targets), outputs)
+        return super().update_state(values if sample_weight is None else values * tf.reshape(sample_weight, [-1]))
+
+
+class MeanOverInstances(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """Puts the mean over all instances, without the loss scale, in the place of what this one measured.
+
+    It comes before the callbacks that read the logs.
+    """
+
+    def __init__(self, collective: Any, instances: int, loss_scale: float) -> None:
+        super().__init__()
+        self.collective, self.instances, self.loss_scale = collective, instances, loss_scale
+
+    def on_train_batch_end(self, step: int, logs: Any = None) -> None:
+        values = np.array([float(value) for value in logs.values()])
+        logs.update(zip(list(logs), self.collective.sum(values) / self.instances))
+        logs["loss"] /= self.loss_scale

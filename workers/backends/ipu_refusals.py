@@ -1,0 +1,94 @@
+"""What settings can ask for and IPUs, or the SDK, cannot do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.sections import Pipeline
+from ipulaunch.topology import Batch
+
+
+def ipus_needed(pipeline: Pipeline) -> int:
+    """The IPUs of one replica: the SDK rounds them up to a power of two."""
+    return 1 << (pipeline.ipus - 1).bit_length()
+
+
+def micro_batches_per_turn(pipeline: Pipeline) -> int:
+    """The micro-batches that fill the schedule once; a weight update takes a multiple of it.
+
+    The SDK's compiler demands whole turns. Grouped runs forward and backward stages in turn, so it needs two for each
+    stage; its Sequential schedule has one micro-batch under way at a time.
+    """
+    return {"Grouped": 2 * pipeline.stages, "Interleaved": pipeline.stages, "Sequential": 1}[pipeline.schedule]
+
+
+def refuse(settings: Any, batch: Batch, given_ipus: int) -> None:
+    """Raise for the first setting that could not be honoured with so many IPUs per replica."""
+    pipeline = settings.pipeline
+    if given_ipus != ipus_needed(pipeline):
+        if not pipeline.splits:
+            # Keras would take the IPUs of an undivided model for so many replicas more.
+            raise SettingsError(
+                f"{given_ipus} IPUs per replica, and the model is not divided into pipeline stages",
+                hint="use --ipus-per-replica 1, or --pipeline-splits",
+            )
+        raise SettingsError(
+            f"{given_ipus} IPUs per replica, and the {pipeline.stages} pipeline stages take {ipus_needed(pipeline)}",
+            hint=f"use --ipus-per-replica {ipus_needed(pipeline)}",
+        )
+    if pipeline.splits and settings.training.training and batch.accumulation % micro_batches_per_turn(pipeline):
+        turn = micro_batches_per_turn(pipeline)
+        raise SettingsError(
+            f"accumulation {batch.accumulation} with {pipeline.stages} pipeline stages: the {pipeline.schedule}"
+            f" schedule takes a multiple of {turn}",
+            hint=f"use --gradient-accumulation-count {max(1, round(batch.accumulation / turn)) * turn}",
+        )
+    _refuse_training(settings, batch)
+    _refuse_device(settings, batch)
+
+
+def _refuse_training(settings: Any, batch: Batch) -> None:
+    if settings.optimizer.auto_loss_scaling:
+        raise SettingsError(
+            "automatic loss scaling on IPUs: the SDK has it in optimizers of its own, whose state our checkpoints do"
+            " not hold",
+            hint="use a fixed --loss-scaling, for example 128",
+        )
+    if settings.training.trace_samples:
+        raise SettingsError(
+            "--trace-samples notes samples inside the training step, and an IPU cannot call the host from there",
+            hint="trace the same training with --engine openmpi: the samples of every step are the same",
+        )
+    if settings.device.optimizer_state_offloading and not settings.pipeline.splits and batch.accumulation == 1:
+        raise SettingsError(
+            "the optimizer's state leaves the IPU between updates of several micro-batches, and accumulation is 1",
+            hint="use --gradient-accumulation-count 2 or more, or --no-optimizer-state-offloading",
+        )
+
+
+def _refuse_device(settings: Any, batch: Batch) -> None:
+    device, data = settings.device, settings.data
+    group = device.distributed_norm_replicas
+    if batch.replicas % group:
+        raise SettingsError(
+            f"batch statistics over groups of {group} replicas, and there are {batch.replicas}",
+            hint=f"use a device.distributed_norm_replicas that divides {batch.replicas}",
+        )
+    if group > 1 and device.io_tiles:
+        raise SettingsError(
+            f"{device.io_tiles} tiles for input and output, and batch statistics over {group} replicas: not both",
+            hint="leave device.io_tiles or device.distributed_norm_replicas out",
+        )
+    if device.fused_preprocessing:
+        if not hasattr(data, "sends_bytes") or data.host_preprocess:
+            why = "the host normalises" if hasattr(data, "sends_bytes") else "there are no images"
+            raise SettingsError(
+                f"device.fused_preprocessing normalises images on the IPU, and {why}",
+                hint="leave device.fused_preprocessing or --host-preprocess out",
+            )
+        if data.channels != 3:
+            raise SettingsError(
+                f"device.fused_preprocessing takes images of 3 colours, and these have {data.channels}",
+                hint="leave device.fused_preprocessing out",
+            )

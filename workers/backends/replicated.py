@@ -1,0 +1,142 @@
+"""A weight update of all replicas: their micro-batches one after the other, then one reduction over all instances."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import tensorflow as tf
+
+from ipulaunch.topology import Batch
+from ipulaunch.topology.popdist import Place
+from ipulaunch.workers.backends.draws import DrawPosition
+from ipulaunch.workers.backends.stages import Stages
+from ipulaunch.workers.loss_scaling import LossScaling
+from ipulaunch.workers.measures import Measure
+
+
+class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
+    """A model whose weight update runs the micro-batches of all local replicas and reduces over all instances.
+
+    Gradients, measures and batch statistics of the update travel in one flat buffer and one all-reduce.
+    """
+
+    def __init__(
+        self,
+        inner: tf.keras.Model,
+        stages: Stages,
+        measures: Sequence[Measure],
+        scaling: LossScaling,
+        batch: Batch,
+        place: Place,
+        collective: Any,
+        position: DrawPosition,
+    ) -> None:
+        # 32 bits, or Keras would put a loss scaling of its own around the optimizer.
+        super().__init__(name="replicated", dtype="float32")
+        self.inner, self.stages, self.measures, self.scaling = inner, stages, list(measures), scaling
+        self.batch, self.place, self.collective, self.position = batch, place, collective, position
+        self.trace: Any = None  # called with (epoch, update, step, replica, sample numbers) of every micro-batch
+        self.make: Optional[Callable[[Any], Any]] = None  # makes the samples from their numbers, in the step
+        self._update_function: Any = None
+
+    @property
+    def more(self) -> List[Any]:
+        """State that a checkpoint has to hold beside weights and optimizer."""
+        return self.scaling.variables
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        return self.inner(inputs, training=training)
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """What fit() calls for every weight update."""
+        if self._update_function is None or force:
+            self._update_function = tf.function(self._update)
+        self.train_function = self._update_function
+        return self.train_function
+
+    def _update(self, stream: Any) -> Dict[str, Any]:
+        weights, statistics = self.stages.weights, self.inner.non_trainable_variables
+        total = self._sum_of_replicas(stream)
+        if self.place.instances > 1:
+            size = total.shape
+            total = tf.numpy_function(self.collective.sum, [total], tf.float32)
+            total.set_shape(size)
+        replicas = self.batch.replicas
+        gradients, measured, averages = self._divided(total)
+        micro_batches = replicas * self.batch.accumulation
+        gradients = [gradient / micro_batches for gradient in gradients]
+        gradients = [tf.cast(part, weight.dtype) for part, weight in zip(self.scaling.resolve(gradients), weights)]
+        self.optimizer.apply_gradients(zip(gradients, weights))
+        for variable, average in zip(statistics, averages):
+            variable.assign(tf.cast(average / replicas, variable.dtype))
+        return {measure.name: measured[i] / micro_batches for i, measure in enumerate(self.measures)}
+
+    def _divided(self, total: Any) -> Any:
+        """The gradients, the measures and the batch statistics in a flat buffer."""
+        weights, statistics = self.stages.weights, self.inner.non_trainable_variables
+        shapes = [variable.shape for variable in [*weights, *statistics]]
+        sizes = [shape.num_elements() for shape in shapes]
+        *parts, measured = tf.split(total, [*sizes, len(self.measures)])
+        parts = [tf.reshape(part, shape) for part, shape in zip(parts, shapes)]
+        return parts[: len(weights)], measured, parts[len(weights) :]
+
+    def _sum_of_replicas(self, stream: Any) -> Any:
+        """The flat buffer of the update, summed over our replicas as a balanced tree.
+
+        Instances sum as a tree too, so the sum of all replicas has the same brackets, and the same bits, whatever
+        the number of instances. Place k of `sums` waits with the sum of 2^k neighbouring replicas.
+        """
+        statistics = self.inner.non_trainable_variables
+        before = [variable.read_value() for variable in statistics]
+        replicas, levels = self.place.local_replicas, self.place.local_replicas.bit_length()
+        sums = tf.TensorArray(tf.float32, levels, clear_after_read=False, element_shape=[self._size()])
+        for replica in tf.range(replicas):
+            # As on IPUs, every replica has batch statistics of its own; after the update all take their mean.
+            for variable, value in zip(statistics, before):
+                variable.assign(value)
+            total = self._sum_of_steps(stream, replica)
+            level = 0
+            while tf.bitwise.right_shift(replica, level) % 2 == 1:
+                total = sums.read(level) + total
+                level += 1
+            sums = sums.write(level, total)
+        waiting = [sums.read(level) for level in range(levels) if replicas >> level & 1]  # one, for a power of two
+        total = waiting[0]
+        for later in waiting[1:]:
+            total = later + total
+        return total
+
+    def _size(self) -> int:
+        variables = [*self.stages.weights, *self.inner.non_trainable_variables]
+        return sum(int(variable.shape.num_elements()) for variable in variables) + len(self.measures)
+
+    def _sum_of_steps(self, stream: Any, replica: Any) -> Any:
+        """Gradients and measures of one replica's micro-batches and its batch statistics, in one flat buffer."""
+        gradients = [tf.zeros(weight.shape) for weight in self.stages.weights]
+        measured = tf.zeros([len(self.measures)])
+        steps = self.batch.accumulation
+        first = (self.optimizer.iterations * self.batch.replicas + self.place.first_replica) * steps
+        for step in tf.range(steps, dtype=tf.int64):
+            self.position.micro_batch.assign(first + tf.cast(replica, tf.int64) * steps + step)
+            inputs, targets, *extra = next(stream)
+            if self.trace is not None:
+                epoch, ids = extra.pop()
+                update = self.optimizer.iterations
+                tf.numpy_function(self.trace, [epoch, update, step, self.place.first_replica + replica, ids], [])
+            if self.make is not None:
+                inputs, targets = self.make(inputs)
+            loss = functools.partial(self._loss, targets, extra)
+            parts, outputs = self.stages.gradients(inputs, loss)
+            gradients = [total + tf.cast(part, tf.float32) for total, part in zip(gradients, parts)]
+            measured += tf.stack([_mean(measure.of(targets, outputs), extra) for measure in self.measures])
+        statistics = [tf.cast(variable, tf.float32) for variable in self.inner.non_trainable_variables]
+        return tf.concat([*(tf.reshape(part, [-1]) for part in [*gradients, *statistics]), measured], axis=0)
+
+    def _loss(self, targets: Any, weights: List[Any], outputs: Any) -> Any:
+        return self.scaling.scaled(_mean(self.measures[0].of(targets, outputs), weights))
+
+
+def _mean(values: Any, weights: List[Any]) -> Any:
+    """The mean over a micro-batch; samples of weight 0 add nothing, as with Keras's sample weights."""
+    return tf.reduce_mean(values * weights[0] if weights else values)

@@ -1,0 +1,35 @@
+"""One instance of a run: what it does, where it is, and where it writes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from ipulaunch.configs.job import Job
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.data_pipeline.normalise import as_sent
+from ipulaunch.topology import Batch
+from ipulaunch.topology.popdist import Place
+from ipulaunch.workers.records import Records
+
+
+class Instance(NamedTuple):
+    """What every part of the work needs to know."""
+
+    job: Job
+    batch: Batch
+    place: Place
+    backend: Any
+    run: RunDirectory
+    records: Records
+    threads: int  # of the input pipeline
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes what belongs to the run as a whole."""
+        return self.place.instance == 0
+
+    def sent(self, stream: tf.data.Dataset) -> tf.data.Dataset:
+        """A stream with its inputs as they leave the host."""
+        return as_sent(stream, self.job.settings)

@@ -1,0 +1,117 @@
+"""From a network's description to a Keras model, whole or in stages."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import tensorflow as tf
+
+from ipulaunch.topology.network import Layer, Network, shapes
+from ipulaunch.workers.models.layers import CountsToDensity, GroupNorm, Normalise, Scale
+
+Dropout = Callable[[float, str], Any]
+
+_keras = tf.keras.layers
+
+
+def build_model(network: Network, dropout: Dropout, half_volume_pools: bool = True) -> tf.keras.Model:
+    """The network in the precision of the global Keras policy; `dropout(rate, name)` makes the backend's layers.
+
+    Without `half_volume_pools` volumes are pooled in 32 bits: on a CPU, TensorFlow 2.6 to 2.21 cannot in 16.
+    """
+    found = shapes(network)
+    outputs: Dict[str, Any] = {}
+    for layer in network.layers:
+        name, options = layer.name, layer.options
+        if layer.kind == "input":
+            outputs[name] = tf.keras.Input(options["shape"], dtype=options["dtype"], name=name)
+            continue
+        sides = len(found[layer.inputs[0]]) - 1
+        if layer.kind == "dropout":
+            made = dropout(options["rate"], name)
+        elif layer.kind in ("max_pool", "average_pool"):
+            made = _pool(layer, sides, "float32" if sides == 3 and not half_volume_pools else None)
+        else:
+            made = _LAYERS[layer.kind](layer, sides)
+        read = [outputs[source] for source in layer.inputs]
+        outputs[name] = made(read if len(read) > 1 else read[0])
+    return tf.keras.Model(outputs[network.layers[0].name], outputs[network.layers[-1].name], name=network.name)
+
+
+def stage_models(model: tf.keras.Model, splits: Sequence[str]) -> List[tf.keras.Model]:
+    """The model cut after the split layers into models that share its layers: one after the other, they are the model.
+
+    Each layer is called once more, on what its stage reads; its first call remains that of the whole model.
+    """
+    stages: List[tf.keras.Model] = []
+    start = value = tf.keras.Input(model.input.shape[1:], dtype=model.input.dtype, name=f"{model.name}_stage0")
+    values = {id(model.input): start}
+    for layer in model.layers:
+        if isinstance(layer, _keras.InputLayer):
+            continue
+        value = layer(tf.nest.map_structure(lambda tensor, now=values: now[id(tensor)], layer.get_input_at(0)))
+        values[id(layer.get_output_at(0))] = value
+        if layer.name in splits:
+            stages.append(tf.keras.Model(start, value, name=start.name))
+            start = tf.keras.Input(value.shape[1:], dtype=value.dtype, name=f"{model.name}_stage{len(stages)}")
+            values = {id(layer.get_output_at(0)): start}
+    return [*stages, tf.keras.Model(start, value, name=start.name)]
+
+
+def _conv(layer: Layer, sides: int) -> Any:
+    options = layer.options
+    return {2: _keras.Conv2D, 3: _keras.Conv3D}[sides](
+        options["filters"],
+        options["window"],
+        strides=options["strides"],
+        padding=options["padding"],
+        use_bias=options["bias"],
+        kernel_initializer=options["initializer"],
+        name=layer.name,
+    )
+
+
+def _pool(layer: Layer, sides: int, dtype: Optional[str]) -> Any:
+    pools = {
+        ("max_pool", 2): _keras.MaxPool2D,
+        ("max_pool", 3): _keras.MaxPool3D,
+        ("average_pool", 2): _keras.AveragePooling2D,
+        ("average_pool", 3): _keras.AveragePooling3D,
+    }
+    options = layer.options
+    return pools[layer.kind, sides](
+        options["window"], options["strides"], options["padding"], name=layer.name, dtype=dtype
+    )
+
+
+def _activation(layer: Layer, sides: int) -> Any:
+    function = layer.options["function"]
+    return (
+        _keras.LeakyReLU(name=layer.name) if function == "LeakyReLU" else _keras.Activation(function, name=layer.name)
+    )
+
+
+# What makes a layer of each kind; the second argument is the number of its input's dimensions beside the channels.
+_LAYERS: Dict[str, Callable[[Layer, int], Any]] = {
+    "normalise": lambda layer, sides: Normalise(layer.options["mean"], layer.options["std"], layer.name),
+    "density": lambda layer, sides: CountsToDensity(layer.options["how"], layer.name),
+    "conv": _conv,
+    "pad": lambda layer, sides: {2: _keras.ZeroPadding2D, 3: _keras.ZeroPadding3D}[sides](
+        layer.options["width"], name=layer.name
+    ),
+    "batch_norm": lambda layer, sides: _keras.BatchNormalization(
+        momentum=layer.options["momentum"], epsilon=layer.options["epsilon"], name=layer.name
+    ),
+    "group_norm": lambda layer, sides: GroupNorm(layer.options["groups"], layer.options["epsilon"], layer.name),
+    "activation": _activation,
+    "global_average_pool": lambda layer, sides: {
+        2: _keras.GlobalAveragePooling2D,
+        3: _keras.GlobalAveragePooling3D,
+    }[sides](name=layer.name),
+    "add": lambda layer, sides: _keras.Add(name=layer.name),
+    "flatten": lambda layer, sides: _keras.Flatten(name=layer.name),
+    "dense": lambda layer, sides: _keras.Dense(
+        layer.options["units"], activation=layer.options["activation"], name=layer.name
+    ),
+    "scale": lambda layer, sides: Scale(layer.options["factor"], layer.name),
+}

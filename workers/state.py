@@ -1,0 +1,59 @@
+"""The state of a training: what a checkpoint holds, and how it comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+
+from ipulaunch.configs.errors import DataError
+from ipulaunch.workers import checkpoints
+from ipulaunch.workers.checkpoints import Checkpoint
+from ipulaunch.workers.optimizers import optimizer_state, restore_optimizer
+
+
+class TrainingState:
+    """The weights, the state of the optimizer, and what else changes from update to update."""
+
+    def __init__(self, model: Any, optimizer: Any, more: Any) -> None:
+        self.model, self.optimizer, self.more = model, optimizer, list(more)
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next update."""
+        rate = self.optimizer.learning_rate
+        return float(rate(self.optimizer.iterations) if callable(rate) else rate)
+
+    def save(self, directory: Path, facts: Dict[str, Any]) -> Path:
+        """Write a checkpoint; the facts tell its update."""
+        return checkpoints.save(
+            directory,
+            facts,
+            weights=[weight.numpy() for weight in self.model.weights],
+            names=[weight.name for weight in self.model.weights],
+            optimizer=optimizer_state(self.optimizer),
+            more=[variable.numpy() for variable in self.more],
+        )
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Continue where a checkpoint was written."""
+        self.restore_weights(checkpoint)
+        restore_optimizer(self.optimizer, self.model.trainable_variables, checkpoint.optimizer)
+        for variable, value in zip(self.more, checkpoint.more):
+            variable.assign(value)
+
+    def restore_weights(self, checkpoint: Checkpoint) -> None:
+        """Take the weights of a checkpoint of the same model."""
+        weights, given = self.model.weights, checkpoint.weights
+        for position, weight in enumerate(weights):
+            if position >= len(given) or tuple(weight.shape) != given[position].shape:
+                there = given[position].shape if position < len(given) else "nothing"
+                raise DataError(
+                    f"{checkpoint.path}: {weight.name} is {there}, the model has {tuple(weight.shape)}",
+                    hint="was it written by another model or with other settings?",
+                )
+        if len(given) > len(weights):
+            raise DataError(f"{checkpoint.path} holds {len(given)} weights, the model has {len(weights)}")
+        for weight, value in zip(weights, given):
+            weight.assign(np.asarray(value))

@@ -1,0 +1,91 @@
+"""One instance's part of a run, from top to bottom: data, model, training, validation, summary."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import numpy as np
+import tensorflow as tf
+
+from ipulaunch.configs.run_directory import write_whole
+from ipulaunch.data_pipeline.choice import make_sources
+from ipulaunch.data_pipeline.source import Source, data_errors
+from ipulaunch.topology.networks import network_of
+from ipulaunch.workers.evaluation import validate_run
+from ipulaunch.workers.history import History
+from ipulaunch.workers.instance import Instance
+from ipulaunch.workers.measures import measures_of
+from ipulaunch.workers.models.build import build_model
+from ipulaunch.workers.optimizers import make_optimizer
+from ipulaunch.workers.report import draw_curves
+from ipulaunch.workers.state import TrainingState
+from ipulaunch.workers.training import plan_events, train
+
+# Keras policies: what is computed in, and what weights are kept in.
+_POLICIES = {"16.16": "float16", "16.32": "mixed_float16", "32.32": "float32"}
+
+
+def carry_out(at: Instance) -> Dict[str, Any]:
+    """Train, validate, or both. Returns the summary of the run, the same on every instance."""
+    settings, training, backend = at.job.settings, at.job.settings.training, at.backend
+    _seed(training.seed)
+    sources = make_sources(
+        at.job,
+        at.place,
+        at.threads,
+        meet=backend.collective.first,
+        progress=lambda done, total: at.records.event("staging", done=done, total=total),
+    )
+    events = plan_events(at, sources["train"])
+    measures = measures_of(settings)
+    with backend.scope(), _precision(training.precision):
+        model = build_model(network_of(settings), backend.dropout, half_volume_pools=at.job.backend == "ipu")
+        optimizer = make_optimizer(settings, at.batch, events.updates_per_epoch)
+        trained = backend.prepare(model, optimizer, measures, events)
+    state = TrainingState(model, optimizer, trained.more)
+    history = History(at.run) if at.writes else None
+
+    summary: Dict[str, Any] = {"metrics": {}}
+    saved: List[Path] = []
+    with data_errors(*sources.values()):
+        if training.training:
+            summary, saved = train(at, sources["train"], events, trained, state, history)
+        if training.validation:
+            found = validate_run(at, sources["validation"], events, trained, state, saved, history)
+            summary = {**summary, **found, "metrics": {**summary["metrics"], **found["metrics"]}}
+    summary["replaced_samples"] = _count_replaced(at, *sources.values())
+    if history is not None:
+        history.close()
+        draw_curves(at.run, history.rows)
+        write_whole(at.run.summary, json.dumps(summary, indent=1) + "\n")
+    return summary
+
+
+def _seed(seed: int) -> None:
+    """Start the generators that initial weights come from; some Keras versions draw seeds from Python's own."""
+    random.seed(seed)
+    np.random.seed(seed)
+    tf.random.set_seed(seed)
+
+
+@contextlib.contextmanager
+def _precision(name: str) -> Iterator[None]:
+    """Layers made inside compute and keep their weights in these numbers of bits."""
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(_POLICIES[name])
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_global_policy(before)
+
+
+def _count_replaced(at: Instance, *sources: Source) -> int:
+    """How many samples could not be read and were replaced, on all instances."""
+    bad = [error for source in sources for error in source.bad.values()]
+    for error in bad:
+        at.records.event("replaced", message=error.message)
+    return int(at.backend.collective.sum(np.array([len(bad)]))[0])
