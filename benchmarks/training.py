@@ -80,6 +80,7 @@ def measure(what: str, name: str) -> Dict[str, float]:
     from ipulaunch.workers.optimizers import make_optimizer
     from ipulaunch.workers.progress import Progress
     from ipulaunch.workers.records import Records
+    from ipulaunch.workers.stopping import StopRequest
 
     overrides = [assignment(text, "--set") for text in (*JOBS[name], *COMMON)]
     job = Job(name, "cpu", resolve(name, rehearsal=True, overrides=overrides).settings)
@@ -114,7 +115,7 @@ def measure(what: str, name: str) -> Dict[str, float]:
     update = trained.make_train_function()
     with tempfile.TemporaryDirectory() as directory:
         run = RunDirectory(Path(directory))
-        instance = Instance(job, batch, place, backend, run, Records(run, 0), 1)
+        instance = Instance(job, batch, place, backend, run, Records(run, 0), 1, StopRequest(run, place, Alone()))
         times: Dict[str, List[float]] = {"bare": [], "fit": []}
         update(iter(stream(batch, place, 1)))
         for _ in range(5):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.estimators import KERAS, REPLICATED, CosmoflowEstimator, check_api
 from ipulaunch.configs.schema import section, setting
 from ipulaunch.configs.workload import WorkloadSettings
 
@@ -93,6 +94,15 @@ class CosmoflowSettings(WorkloadSettings):
 
     data: CosmoflowData = section(CosmoflowData)
     model: CosmoflowModel = section(CosmoflowModel)
+    estimator: CosmoflowEstimator = section(CosmoflowEstimator)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_api(self, self.api)
+
+    @property
+    def api(self) -> str:
+        return REPLICATED if self.estimator.use else KERAS
 
     @property
     def shape(self) -> Tuple[int, ...]:

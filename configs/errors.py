@@ -6,7 +6,8 @@ IpulaunchError
 ├── NotReadyError       4
 ├── DataError           5
 ├── SettingsError       6
-└── JobError            7
+├── JobError            7
+└── StoppedError       75
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ EXIT_CODES = {
     5: "data: missing, damaged or of the wrong shape",
     6: "settings: a key or a value is wrong",
     7: "the job failed; the first failure is shown",
+    75: "stopped on request, with a checkpoint: started again, it continues",
     130: "interrupted",
 }
 
@@ -72,6 +74,12 @@ class JobError(IpulaunchError):
     """The job was started and failed."""
 
     exit_code = 7
+
+
+class StoppedError(IpulaunchError):
+    """The job was asked to stop, and has written a checkpoint."""
+
+    exit_code = 75
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.estimators import Cifar10Estimator, check_api
 from ipulaunch.configs.schema import section, setting
 from ipulaunch.configs.workload import WorkloadSettings
 
@@ -103,3 +104,18 @@ class ImageSettings(WorkloadSettings):
     def shape(self) -> Tuple[int, ...]:
         """The shape of one sample."""
         return (self.data.side, self.data.side, self.data.channels)
+
+
+@dataclass(frozen=True)
+class Cifar10Settings(ImageSettings):
+    """Everything a run on CIFAR-10 is made from."""
+
+    estimator: Cifar10Estimator = section(Cifar10Estimator)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_api(self, self.api)
+
+    @property
+    def api(self) -> str:
+        return self.estimator.api

@@ -28,6 +28,10 @@ class RunDirectory:
         return self.path / "command.txt"
 
     @property
+    def engine_log(self) -> Path:
+        return self.path / "engine.txt"
+
+    @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
@@ -42,6 +46,16 @@ class RunDirectory:
     @property
     def summary(self) -> Path:
         return self.path / "summary.json"
+
+    @property
+    def stop(self) -> Path:
+        """Its presence asks the instances to stop."""
+        return self.path / "stop"
+
+    @property
+    def attempts(self) -> Path:
+        """What earlier attempts of the run have left."""
+        return self.path / "attempts"
 
     @property
     def checkpoints(self) -> Path:
@@ -64,6 +78,15 @@ class RunDirectory:
 
     def error(self, index: int) -> Path:
         return self.instance(index) / "error.json"
+
+    def profile(self, index: int) -> Path:
+        return self.instance(index) / "profile"
+
+    def stopped(self, index: int) -> Path:
+        return self.instance(index) / "stopped.json"
+
+    def heartbeat(self, index: int) -> Path:
+        return self.instance(index) / "heartbeat"
 
     def done(self, index: int) -> Path:
         return self.instance(index) / "done.json"

@@ -7,9 +7,11 @@ from typing import List
 
 from ipulaunch.configs.device import Device
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.optimization import Optimizer, Schedule
 from ipulaunch.configs.schema import section
 from ipulaunch.configs.sections import Launch, Pipeline, Training
+from ipulaunch.configs.survival import Survival
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class WorkloadSettings:
     schedule: Schedule = section(Schedule)
     training: Training = section(Training)
     device: Device = section(Device)
+    survival: Survival = section(Survival)
 
     def __post_init__(self) -> None:
         asked, pipeline, device = self.launch.ipus_per_replica, self.pipeline, self.device
@@ -39,7 +42,7 @@ class WorkloadSettings:
         if proportions > 1 and proportions != 2 * pipeline.stages:
             raise SettingsError(
                 f"{proportions} available memory proportions for {pipeline.stages} pipeline stages",
-                hint="give one for all, or two for each stage: forward and backward",
+                hint="give one for all, or two for each stage: convolutions and matrices",
             )
         if device.distributed_norm_replicas > 1 and pipeline.ipus > 1:
             raise SettingsError(
@@ -53,6 +56,11 @@ class WorkloadSettings:
                 f"{warmup}",
                 hint="use --lr-schedule const without warm-up, or a fixed --loss-scaling",
             )
+
+    @property
+    def api(self) -> str:
+        """What trains: Keras, or one of the Estimators."""
+        return KERAS
 
     @property
     def ipus_per_replica(self) -> int:

@@ -15,7 +15,7 @@ from ipulaunch.configs.tree import Given, Tree, flat, from_environment, merge, r
 _SCHEMAS = {
     "cosmoflow": ("cosmoflow", "CosmoflowSettings"),
     "imagenet": ("images", "ImageSettings"),
-    "cifar10": ("images", "ImageSettings"),
+    "cifar10": ("images", "Cifar10Settings"),
     "cifar100": ("images", "ImageSettings"),
     "mnist": ("images", "ImageSettings"),
 }
@@ -91,8 +91,10 @@ def resolve(
         for layer in _layers(read, rehearsal=True):  # a wrong line shows at once, whatever hides it now
             check(schema, layer)
         yours = _layers(read, rehearsal)
+    above = [*yours, from_environment(environ or {}), merge(*overrides)]
+    shipped += _of_api(workload, functools.reduce(over, [*shipped, *above]), rehearsal)
     below = functools.reduce(over, shipped)
-    tree = functools.reduce(over, [below, *yours, from_environment(environ or {}), merge(*overrides)])
+    tree = functools.reduce(over, [below, *above])
     origins: Dict[str, str] = {}
     settings: Any = build(schema, tree, origins)
     own = flat(below)
@@ -108,6 +110,15 @@ def over(below: Tree, above: Tree) -> Tree:
             if one in given and other not in given:
                 below = without(below, other)
     return merge(below, above)
+
+
+def _of_api(workload: str, tree: Tree, rehearsal: bool) -> List[Tree]:
+    """What is shipped for an API other than Keras; one that does not exist is refused later, with its line."""
+    api = flat(tree).get("estimator.api")
+    path = Path(__file__).with_name("apis") / workload / f"{api.value if api else None}.yaml"
+    if not path.is_file():
+        return []
+    return _layers(read_yaml(path, shown_as=f"configs/apis/{workload}/{path.name}"), rehearsal)
 
 
 def _layers(tree: Tree, rehearsal: bool) -> List[Tree]:

@@ -23,7 +23,8 @@ def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
     if not files:
         raise DataError(
             f"there are no *.tfrecord files in {directory}",
-            hint="the published set has train/*.tfrecord and validation/*.tfrecord; small ones: ipulaunch data make",
+            hint="the published set has train/*.tfrecord and validation/*.tfrecord;"
+            " small ones: ipulaunch data make cosmoflow",
         )
     return files
 

@@ -2,10 +2,10 @@
 
 Training crops are decoded alone, not the whole image: with the fast DCT, and at a half, a quarter or an eighth of the
 size where that still leaves a pixel for each one wanted. The pixels differ from those of an exact decoding of the same
-crop by about 1 grey level in the mean at full size, and by the image's finest detail (up to 4 levels) below it. The
-resize is TensorFlow's float one on uint8 pixels, rounded: its ops that keep uint8 (nearest neighbour, quantised
-bilinear) took a third longer with TensorFlow 2.15 and 2.21. `fancy_upscaling` stays on: without it, decoding crops
-ended TensorFlow 2.6 with a damaged heap.
+crop by about 1 grey level in the mean at full size, and by the image's finest detail (up to 4 levels, for 224 pixels)
+below it. The resize is TensorFlow's float one on uint8 pixels, rounded: its ops that keep uint8 (nearest neighbour,
+quantised bilinear) took a third longer with TensorFlow 2.15 and 2.21. `fancy_upscaling` stays on: without it, decoding
+crops ended TensorFlow 2.6 with a damaged heap.
 
 Measured on two busy cores, in processor time for an image of 112 kB: as much as the usual pipeline, 1.9 ms with
 TensorFlow 2.15 and 2.1 with 2.6. Decoding the crop alone takes 1.2 to 1.5 of them, nearly all of it in undoing the

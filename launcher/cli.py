@@ -13,9 +13,16 @@ from ipulaunch.configs.workloads import SUMMARIES
 # Name of the command, the module that has it, and its line in the help.
 _COMMANDS: Dict[str, Tuple[str, str]] = {
     "plan": ("plan", "Show the plan for a workload: numbers, reasons, picture."),
+    "resume": ("resume", "Continue a run from its newest checkpoint."),
     "run": ("run", "Launch a PopDist program of your own."),
     "data": ("data", "Make, build, index, verify, audit and measure data sets."),
     "check": ("check", "Check a poprun command line that you already have."),
+    "doctor": ("doctor", "Say what is here and what is missing for each engine, each with the fix."),
+    "submit": ("submit", "Submit a training to Slurm, Kubernetes or PBS."),
+    "ps": ("ps", "List the runs: state, progress, where."),
+    "status": ("status", "Show how a run is, from its records and its scheduler."),
+    "logs": ("logs", "Show the logs of a run, as they grow with -f."),
+    "cancel": ("cancel", "End a run: a job of a scheduler, or one started here."),
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Set, TextIO
 
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.wording import counted
+from ipulaunch.launcher.attempts import Restart
 from ipulaunch.launcher.events import Progress, measured
 from ipulaunch.launcher.launch import Launch
 from ipulaunch.launcher.verdict import Verdict
@@ -81,6 +82,17 @@ class Display:
         else:
             self.line(f"epoch {record['epoch']}/{progress.epochs}: {metrics_text(measured(record))}")
 
+    def stopping(self, name: str, grace_s: float) -> None:
+        """The run was asked to stop."""
+        self.line(f"{name}: stopping after this update, with a checkpoint; {grace_s:g} s, or again to end at once")
+
+    def restarting(self, verdict: Verdict, restart: Restart) -> None:
+        """The run failed and will be started again."""
+        self.line(f"failed: {verdict.headline}", "bold red")
+        for detail in verdict.details:
+            self.line(detail)
+        self.line(f"restart {restart.number} of {restart.most} in {restart.wait_s:g} s, from the newest checkpoint")
+
     def echo(self, who: str, line: str) -> None:
         """A line of an instance's own output, which is what the command produces."""
         self.output.write(f"{who}| {line}\n")
@@ -116,7 +128,8 @@ class Display:
             by = f"reached by {reached.get('checkpoint', 'the weights')}" if reached else "not reached"
             self.row("target", f"{summary['target']['value']:g}: {by}")
         if summary.get("replaced_samples"):
-            self.row("replaced", f"{summary['replaced_samples']} samples that could not be read; see events.jsonl")
+            replaced = counted(summary["replaced_samples"], "sample")
+            self.row("replaced", f"{replaced} that could not be read; see events.jsonl")
         if summary.get("checkpoint"):
             self.row("checkpoint", summary["checkpoint"])
 

@@ -23,7 +23,7 @@ class InstanceLogs:
         self.run, self.plan, self.echo = run, plan, echo
         self.files: Dict[int, BinaryIO] = {}
         self.partial: Dict[int, bytes] = {}
-        self.engine = (run.path / "engine.txt").open("ab", buffering=0)
+        self.engine = run.engine_log.open("ab", buffering=0)
         self.engine_lines: List[str] = []
         self.last = -1
 

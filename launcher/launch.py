@@ -137,6 +137,12 @@ def launch_workload(resolved: Resolved, asked: Asked, engine: Engine, run_dir: O
     return launch._replace(notes=(*launch.notes, *findings.notes), training=findings.lines)
 
 
+def launch_again(solution: Solution, job: Job, asked: Asked, engine: Engine, run_dir: Path) -> Launch:
+    """The launch of a run that has its job in its directory already."""
+    worker = [_python(asked, engine), "-m", "ipulaunch.workers", job.workload, "--backend", engine.backend]
+    return _launch(engine, solution, asked, [*worker, "--run-dir", str(run_dir)], job)
+
+
 def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_need_names: bool = True) -> Solution:
     """The plan of a workload; the IPUs of a replica follow from its pipeline stages."""
     settings, origins = resolved.settings, dict(resolved.origins)

@@ -10,7 +10,7 @@ import click
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.schema import Leaf, leaves
-from ipulaunch.configs.tree import assign, assignment, merge
+from ipulaunch.configs.tree import Tree, assign, assignment, merge
 from ipulaunch.configs.workloads import Resolved, over, resolve, schema_of
 from ipulaunch.launcher.launch import Asked
 from ipulaunch.launcher.poprun_options import parse_sdk
@@ -93,6 +93,13 @@ _MNIST: List[Decorator] = [
 ]
 _PIPELINED_MNIST = {"pipeline.splits": ["pool2"], "training.gradient_accumulation_count": 8}
 
+# What the Estimator examples call settings that all workloads have.
+_ESTIMATOR: List[Decorator] = [
+    click.option("--batch-size", type=int, help="The same as --micro-batch-size."),
+    click.option("--test-only", is_flag=True, help="The same as --no-training."),
+]
+_WITH_ESTIMATORS = ("cifar10", "cosmoflow")
+
 POPRUN_FIELDS = (
     "vipu_partition",
     "vipu_server_host",
@@ -120,12 +127,25 @@ def launch_options(command: Any) -> Any:
     return _decorate(command, _WHERE + _RUN + _HOW + _POPRUN)
 
 
+def resume_options(command: Any) -> Any:
+    """Options for a run that has its settings already: where it continues, and how the engine is called."""
+    instances = click.option("--num-instances", type=click.IntRange(1), help="Host processes, over all hosts.")
+    verbose = click.option("--verbose", "-v", is_flag=True, help="Show the output of all instances.")
+    return _decorate(command, [*_WHERE, instances, verbose, *_HOW, *_POPRUN])
+
+
+def engine_options(command: Any) -> Any:
+    """Options that say how the engine is called."""
+    return _decorate(command, _HOW + _POPRUN)
+
+
 def settings_options(workload: str) -> Decorator:
     """An option for every setting of a workload that has one, --set for all of them, and where they start from."""
 
     def decorate(command: Any) -> Any:
         options = [_setting_option(leaf) for leaf in leaves(schema_of(workload)) if leaf.about["flag"]]
-        return _decorate(command, [*_FROM, *options, *(_MNIST if workload == "mnist" else [])])
+        own = _MNIST if workload == "mnist" else _ESTIMATOR if workload in _WITH_ESTIMATORS else []
+        return _decorate(command, [*_FROM, *options, *own])
 
     return decorate
 
@@ -206,6 +226,7 @@ def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool) -> Re
     shorthand = _PIPELINED_MNIST if values.pop("pipelining", False) else {}
     below = merge(*(assign(key, value, "--pipelining") for key, value in shorthand.items()))
     layers = [assignment(text, "--set") for text in values.pop("assignments")]
+    layers += _by_other_names(values)
     for leaf in leaves(schema):
         value = values.pop(leaf.key.replace(".", "__"), None)
         if isinstance(value, tuple):  # given several times, or with commas
@@ -221,6 +242,21 @@ def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool) -> Re
         environ=os.environ,
         overrides=[over(below, merge(*layers))],
     )
+
+
+def _by_other_names(values: Dict[str, Any]) -> List[Tree]:
+    """What the options of the Estimator examples set; one setting under two names is refused."""
+    found = []
+    pairs = (
+        ("--batch-size", values.pop("batch_size", None), "training.micro_batch_size", "--micro-batch-size"),
+        ("--test-only", False if values.pop("test_only", False) else None, "training.training", "--training"),
+    )
+    for flag, value, key, other in pairs:
+        if value is not None:
+            if values.get(key.replace(".", "__")) not in (None, value):
+                raise UsageError(f"{flag} and {other} are both given", hint="give one of them")
+            found.append(assign(key, value, flag))
+    return found
 
 
 def asked_from(values: Dict[str, Any]) -> Asked:

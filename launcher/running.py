@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import signal
 import time
 from pathlib import Path
 from typing import Any, Dict, Optional
@@ -11,15 +13,18 @@ from typing import Any, Dict, Optional
 from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.job import to_yaml
 from ipulaunch.configs.run_directory import RUNS, RunDirectory, write_whole
+from ipulaunch.configs.survival import Survival
 from ipulaunch.launcher import engines
+from ipulaunch.launcher.attempts import begin_again, has_checkpoint, make_instances, next_restart
 from ipulaunch.launcher.command import Command
 from ipulaunch.launcher.display import Display
 from ipulaunch.launcher.events import Follower
 from ipulaunch.launcher.instance_logs import InstanceLogs
 from ipulaunch.launcher.launch import Engine, Launch
 from ipulaunch.launcher.redaction import redact
-from ipulaunch.launcher.supervision import Supervisor
-from ipulaunch.launcher.verdict import judge
+from ipulaunch.launcher.stall import StallWatch
+from ipulaunch.launcher.supervision import END_SIGNALS, Supervisor, pause
+from ipulaunch.launcher.verdict import Verdict, judge
 from ipulaunch.topology.plan import to_json
 
 
@@ -41,34 +46,91 @@ def new_run_path(name: str, asked: Optional[Path]) -> Path:
 
 def carry_out(launch: Launch, path: Path, display: Display) -> int:
     """Run a launch to its end; returns the exit code of the whole."""
-    _require(launch.engine)
-    run = _make_run(launch, path)
-    plan = launch.solution.plan
-    follower = Follower(run, plan.instances)
+    require(launch.engine)
+    _require_hosts(launch, path)
+    return attend(launch, _make_run(launch, path), display)
+
+
+def attend(launch: Launch, run: RunDirectory, display: Display) -> int:
+    """Run a launch whose run directory is made, and start it again as often as its settings allow."""
     display.start(launch, run)
+    restarts = 0
+    while True:
+        verdict = _attempt(launch, run, display)
+        if launch.job is None:
+            break
+        survival: Survival = launch.job.settings.survival
+        restart = next_restart(verdict, survival, restarts, has_checkpoint(run, launch.job))
+        if restart is None:
+            break
+        restarts = restart.number
+        display.restarting(verdict, restart)
+        interrupted = pause(restart.wait_s)
+        if interrupted is not None:
+            verdict = judge(run, launch.solution.plan, 0, interrupted, [], ours=True)
+            break
+        launch = launch._replace(job=begin_again(run, launch.solution.plan, launch.job))
+    display.conclude(verdict, run, _summary(run))
+    return verdict.exit_code
+
+
+def _attempt(launch: Launch, run: RunDirectory, display: Display) -> Verdict:
+    """Start all instances once, and wait until none is left."""
+    plan, is_ours = launch.solution.plan, launch.job is not None
+    follower = Follower(run, plan.instances)
+    survival = launch.job.settings.survival if launch.job else Survival()
+    watch = StallWatch(run, plan, survival.stall_timeout_s)
 
     def look() -> None:
-        display.show(follower.progress, follower.look())
+        records = follower.look()
+        if records:
+            watch.saw_progress()
+        display.show(follower.progress, records)
 
-    echo = display.echo if launch.job is None or display.verbose else None
+    def ask_to_stop(number: int) -> float:
+        if not is_ours or not follower.progress.update:  # nothing that a checkpoint could keep
+            return 0.0
+        display.stopping(signal.Signals(number).name, survival.grace_s)
+        run.stop.touch()
+        return survival.grace_s
+
+    echo = display.echo if not is_ours or display.verbose else None
     logs = InstanceLogs(run, plan, echo)
-    supervisor = Supervisor(look)
+    signals = {*END_SIGNALS, *(signal.Signals[f"SIG{name}"] for name in survival.stop_signals if is_ours)}
+    supervisor = Supervisor(
+        look,
+        signals=sorted(signals),
+        ask_to_stop=ask_to_stop,
+        is_hung=lambda: is_ours and watch.verdict() is not None,
+    )
     try:
         code = supervisor.run(launch.command, os.environ, logs)
     finally:
         follower.close()
         display.stop()
-    verdict = judge(run, plan, code, supervisor.signal, logs.engine_lines, ours=launch.job is not None)
-    display.conclude(verdict, run, _summary(run))
-    return verdict.exit_code
+    hung = watch.verdict() if is_ours else None
+    return judge(run, plan, code, supervisor.signal, logs.engine_lines, ours=is_ours, hung=hung)
 
 
-def _require(engine: Engine) -> None:
+def require(engine: Engine) -> None:
     if engine.is_here:
         return
     if engine.name == "openmpi":
         engines.open_mpi()  # says what is missing
     raise NotReadyError("there is no poprun here", hint="enable the Poplar SDK, or rehearse with --engine openmpi")
+
+
+def _require_hosts(launch: Launch, path: Path) -> None:
+    """Ask every other host of a rehearsal whether it could take part, before anything is started."""
+    hosts = tuple(host for host in launch.solution.plan.hosts if host not in ("localhost", platform.node()))
+    if launch.engine.name != "openmpi" or not hosts:
+        return
+    from ipulaunch.launcher.doctor.case import Case, with_places
+    from ipulaunch.launcher.doctor.remote_hosts import require_hosts
+    from ipulaunch.launcher.doctor.world import this_machine
+
+    case = Case(plan=launch.solution.plan, engine="openmpi", run_dir=path, hosts=hosts, directory=Path.cwd())
+    require_hosts(with_places(case, launch.job.settings) if launch.job else case, this_machine())
 
 
 def _make_run(launch: Launch, path: Path) -> RunDirectory:
@@ -83,9 +145,7 @@ def _make_run(launch: Launch, path: Path) -> RunDirectory:
         write_whole(run.job, to_yaml(launch.job))
     shown = Command(tuple(redact(launch.command.argv)), launch.command.env)
     write_whole(run.command, shown.shell() + "\n")
-    for placement in launch.solution.plan.placements:
-        run.instance(placement.instance).mkdir()
-        run.log(placement.instance).touch()
+    make_instances(run, launch.solution.plan)
     return run
 
 

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from types import FrameType
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.launcher import processes
@@ -18,15 +18,33 @@ from ipulaunch.launcher.instance_logs import InstanceLogs
 LOOK_INTERVAL_S = 0.1
 GRACE_S = 2.0  # between asking mpirun to end its instances and ending everything ourselves
 
-# What each signal to the launcher means for the run.
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# The signals that end a run, whatever it is; a training also takes those of its settings.
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def end_at_once(number: int) -> float:
+    """What a signal means to a program that knows of no other way to stop."""
+    return 0.0
 
 
 class Supervisor:
-    """Runs one command; everything it started is gone when run() returns."""
+    """Runs one command; everything it started is gone when run() returns.
 
-    def __init__(self, look: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
+    `ask_to_stop(signal)` is called for the first signal and returns the seconds to wait for the run to end by itself;
+    `is_hung()` is asked all the time, and ends the run.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        signals: Sequence[signal.Signals] = END_SIGNALS,
+        ask_to_stop: Callable[[int], float] = end_at_once,
+        is_hung: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.look, self.clock = look, clock
+        self.caught, self.ask_to_stop, self.is_hung = signals, ask_to_stop, is_hung
         self.signal: Optional[int] = None
         self.signals = 0
 
@@ -57,17 +75,19 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        deadline: Optional[float] = None
-        asked = 0
+        asked_at: Optional[float] = None  # to stop by itself
+        told_at: Optional[float] = None  # to end
+        grace = 0.0
         while process.poll() is None:
-            if self.signals > asked:
-                asked = self.signals
-                if asked > 1:
-                    break
-                os.killpg(process.pid, signal.SIGTERM)
-                deadline = self.clock() + GRACE_S
-            if deadline is not None and self.clock() > deadline:
+            now = self.clock()
+            if self.signals > 1 or (told_at is not None and now > told_at + GRACE_S) or self.is_hung():
                 break
+            if self.signals and asked_at is None:
+                assert self.signal is not None
+                asked_at, grace = now, self.ask_to_stop(self.signal)
+            if asked_at is not None and told_at is None and now >= asked_at + grace:
+                os.killpg(process.pid, signal.SIGTERM)
+                told_at = now
             self.look()
             try:
                 process.wait(LOOK_INTERVAL_S)
@@ -79,11 +99,25 @@ class Supervisor:
 
     def _catch_signals(self) -> Dict[signal.Signals, Any]:
         def note(number: int, frame: Optional[FrameType]) -> None:
-            self.signal, self.signals = number, self.signals + 1
+            self.signal, self.signals = self.signal or number, self.signals + 1
 
         # What is ignored stays ignored: that is how nohup keeps a run alive after its terminal has gone.
-        caught = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        caught = [number for number in self.caught if signal.getsignal(number) is not signal.SIG_IGN]
         return {number: signal.signal(number, note) for number in caught}
+
+
+def pause(seconds: float) -> Optional[int]:
+    """Wait; a signal that ends runs ends the wait, and is returned."""
+    found: List[int] = []
+    before = {number: signal.signal(number, lambda number, frame: found.append(number)) for number in END_SIGNALS}
+    try:
+        deadline = time.monotonic() + seconds
+        while not found and time.monotonic() < deadline:
+            time.sleep(min(LOOK_INTERVAL_S, seconds))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return found[0] if found else None
 
 
 def _read(process: subprocess.Popen[bytes], logs: InstanceLogs) -> None:

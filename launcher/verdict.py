@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
-from ipulaunch.configs.errors import INTERRUPTED, JobError
+from ipulaunch.configs.errors import INTERRUPTED, JobError, StoppedError
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.topology import Plan
 
@@ -26,19 +27,29 @@ class Verdict:
 
 
 def judge(
-    run: RunDirectory, plan: Plan, code: int, stopped_by: Optional[int], engine_lines: List[str], ours: bool
+    run: RunDirectory,
+    plan: Plan,
+    code: int,
+    stopped_by: Optional[int],
+    engine_lines: List[str],
+    ours: bool,
+    hung: Optional[str] = None,
 ) -> Verdict:
     """The verdict from the engine's exit code and the records; `ours` are workers that must leave done.json."""
+    if ours and all(run.stopped(placement.instance).exists() for placement in plan.placements):
+        return _stopped(run, stopped_by)
     if stopped_by is not None:
         name = signal.Signals(stopped_by).name
-        return Verdict(INTERRUPTED, f"interrupted by {name}: every instance was ended")
+        return Verdict(INTERRUPTED, f"interrupted by {name}: every instance was ended", _how_to_resume(run))
+    if hung is not None:
+        return Verdict(JobError.exit_code, hung, (*_log_tail(run, 0), *_how_to_resume(run)))
     first = _first_error(run, plan)
     if first is not None:
         instance, record = first
         headline = f"{_who(plan, instance)} failed first: {record.get('type')}: {record.get('message')}"
         said = {f"  | error: {record.get('message')}", f"  | hint: {record.get('hint')}"}
         hint = [f"hint: {record['hint']}"] if record.get("hint") else []
-        details = [*hint, *(line for line in _log_tail(run, instance) if line not in said)]
+        details = [*hint, *(line for line in _log_tail(run, instance) if line not in said), *_how_to_resume(run)]
         return Verdict(_exit_code(record), headline, tuple(details))
     missing = [p.instance for p in plan.placements if not run.done(p.instance).exists()] if ours else []
     if code == 0 and not missing:
@@ -53,10 +64,26 @@ def judge(
     if blamed is not None:
         instance, how = blamed
         headline = f"{_who(plan, instance)} failed first: it {how}"
-        return Verdict(JobError.exit_code, headline, tuple(_log_tail(run, instance)))
+        return Verdict(JobError.exit_code, headline, (*_log_tail(run, instance), *_how_to_resume(run)))
     headline = f"the engine ended with exit code {code}" if code > 0 else f"the engine was ended by {_signal(code)}"
     silent = f"; {_who(plan, missing[0])} has left no record" if missing else ""
-    return Verdict(JobError.exit_code, headline + silent, tuple(engine))
+    return Verdict(JobError.exit_code, headline + silent, (*engine, *_how_to_resume(run)))
+
+
+def _stopped(run: RunDirectory, stopped_by: Optional[int]) -> Verdict:
+    """All instances have left together, on request. Ctrl-C is still an interruption to whoever waits for the code."""
+    try:
+        message = json.loads(run.stopped(0).read_text(encoding="utf-8"))["message"]
+    except (OSError, ValueError, KeyError, TypeError):
+        message = "stopped on request"
+    code = INTERRUPTED if stopped_by == signal.SIGINT else StoppedError.exit_code
+    return Verdict(code, str(message), _how_to_resume(run))
+
+
+def _how_to_resume(run: RunDirectory) -> Tuple[str, ...]:
+    if not any(run.checkpoints.glob("update-*")):
+        return ()
+    return (f"resume: ipulaunch resume {shlex.quote(str(run.path))}",)
 
 
 def _blamed(text: str, plan: Plan) -> Optional[Tuple[int, str]]:

@@ -129,7 +129,7 @@ def test_evaluation_without_a_checkpoint_says_that_weights_are_random(tmp_path: 
     assert "warning: there is no checkpoint: random weights are evaluated" in done.stderr
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)], ids=["Ctrl-C", "SIGTERM"])
 def test_a_signal_ends_everything_within_seconds(
     number: signal.Signals, code: int, training: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -139,8 +139,8 @@ def test_a_signal_ends_everything_within_seconds(
     _, said = training.communicate(timeout=30)
     assert training.returncode == code
     assert living(tmp_path / "run") == []
-    assert time.monotonic() - start < 5
-    assert "interrupted" in said
+    assert time.monotonic() - start < 10
+    assert "stopped on request after update" in said
 
 
 def test_an_instance_that_is_killed_fails_the_job_and_is_named(training: subprocess.Popen[str], tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Callable, List, NoReturn, Optional, Tuple
 
-from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, NotReadyError
+from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, NotReadyError, StoppedError
 from ipulaunch.configs.job import Job, from_yaml, to_yaml
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
 from ipulaunch.configs.tree import assignment
@@ -19,7 +20,9 @@ from ipulaunch.configs.workloads import WORKLOADS, resolve
 from ipulaunch.topology import cpulist, popdist
 from ipulaunch.topology.batch import Batch, make_batch
 from ipulaunch.topology.plan import Plan, from_json
+from ipulaunch.workers.backends.ipu_environment import flags
 from ipulaunch.workers.binding import Binding, bind, bind_share
+from ipulaunch.workers.heartbeat import Heartbeat
 from ipulaunch.workers.lifetime import end_with_parent
 from ipulaunch.workers.records import UNEXPECTED, Records
 from ipulaunch.workers.threads import read_back, size_pools
@@ -35,6 +38,8 @@ def main() -> NoReturn:
         batch = _planned_batch(plan, place) if plan else _batch(job, place)
         binding = _bind(plan, place, job.backend)
         threads = size_pools(binding.cores, job, os.environ)
+        if job.backend == "ipu":
+            os.environ.update(flags(job.settings, os.environ))
 
         from ipulaunch.workers.backends.choice import make_backend, make_devices, stack
 
@@ -42,6 +47,7 @@ def main() -> NoReturn:
         make_devices(job)
         backend = make_backend(job, batch, place)
         run = run or _make_run(job, place, backend.collective.first)
+        backend.reports = run.profile(place.instance)
         records = Records(run, place.instance)
         records.event(
             "started",
@@ -55,10 +61,22 @@ def main() -> NoReturn:
         )
 
         from ipulaunch.workers.instance import Instance
+        from ipulaunch.workers.stopping import StopRequest
         from ipulaunch.workers.work import carry_out
 
-        records.done(carry_out(Instance(job, batch, place, backend, run, records, threads.data)))
-        code = 0
+        heartbeat = Heartbeat(run.heartbeat(place.instance), job.settings.survival.stall_timeout_s)
+        heartbeat.start()
+        records.on_event = heartbeat.progress
+        stop = StopRequest(run, place, backend.collective)
+        stop.listen(*(signal.Signals[f"SIG{name}"] for name in job.settings.survival.stop_signals))
+        instance = Instance(job, batch, place, backend, run, records, threads.data, stop)
+        try:
+            records.done(carry_out(instance))
+            code = 0
+        except StoppedError as error:
+            records.stopped(error)
+            backend.collective.first("recorded")  # mpirun ends the others as soon as one has left
+            code = _report(error)
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - the edge of the program: whatever it was becomes a record

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from ipulaunch.configs.errors import JobError, StoppedError
 from ipulaunch.data_pipeline.source import Source
 from ipulaunch.data_pipeline.stream import validation_stream
 from ipulaunch.topology import Batch
@@ -43,9 +45,11 @@ def validate_run(
     if not paths and not training.training:
         where = f" in {asked}" if asked else ""
         at.records.event("warning", message=f"there is no checkpoint{where}: random weights are evaluated")
-    rows = []
+    rows: List[Dict[str, Any]] = []
     everything: List[Optional[Path]] = [*paths]
     for path in everything or [None]:
+        if at.stop.agreed():
+            raise StoppedError(f"stopped on request after the validation of {len(rows)} of {len(paths)} checkpoints")
         row: Dict[str, Any] = {"update": events.total_updates, "epoch": events.epochs}
         if path is not None:
             checkpoint = checkpoints.load(path)
@@ -56,6 +60,8 @@ def validate_run(
         if history is not None:
             history.add(row)
         rows.append(row)
+    if not all(math.isfinite(value) for row in rows for name, value in row.items() if name.startswith("val_")):
+        raise JobError("a validation loss is not finite", hint="lower the learning rate, or raise --loss-scaling")
     return _judged(rows, measures_of(at.job.settings)[-1], training.target_accuracy)
 
 
@@ -68,7 +74,8 @@ def _judged(rows: Sequence[Dict[str, Any]], measure: Measure, target: Optional[f
     """The last values, the best checkpoint, and the first that is as good as a target."""
     name, sign = f"val_{measure.name}", -1 if measure.better == "higher" else 1
     last = {key: value for key, value in rows[-1].items() if key.startswith("val_")}
-    found: Dict[str, Any] = {"metrics": last, "best": min(rows, key=lambda row: sign * row[name])}
+    best = min(rows, key=lambda row: (sign * row[name], row["val_loss"]))  # of equals, the one that is surer
+    found: Dict[str, Any] = {"metrics": last, "best": best}
     if target is not None:
         reached = (row for row in rows if sign * row[name] <= sign * target)
         found["target"] = {"value": target, "reached_by": next(reached, None)}

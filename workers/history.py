@@ -12,6 +12,10 @@ import tensorflow as tf
 
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
 
+# What tf.summary.scalar() would write; it needs TensorBoard, which TensorFlow 2.21 does not bring any more.
+_SCALAR = tf.compat.v1.SummaryMetadata(
+    plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"), data_class="DATA_CLASS_SCALAR"
+)
 _NOT_MEASURED = ("update", "epoch", "checkpoint")
 
 
@@ -28,10 +32,13 @@ class History:
         self.rows.append(row)
         with self.run.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+        self._draw(row)
+
+    def _draw(self, row: Dict[str, Any]) -> None:
         with self.writer.as_default():
             for name, value in row.items():
                 if name not in _NOT_MEASURED:
-                    tf.summary.scalar(name, value, step=row["update"])
+                    tf.summary.write(name, tf.constant(value, tf.float32), row["update"], _SCALAR)
         self.writer.flush()
 
     def carry_over(self, earlier: Path, last_update: int) -> None:
@@ -40,9 +47,11 @@ class History:
             lines = earlier.read_text(encoding="utf-8").splitlines()
         except OSError:
             return
-        for row in map(json.loads, lines):
-            if row["update"] <= last_update and "checkpoint" not in row:
-                self.add(row)
+        rows = [row for row in map(json.loads, lines) if row["update"] <= last_update and "checkpoint" not in row]
+        self.rows = rows
+        write_whole(self.run.metrics, "".join(json.dumps(row) + "\n" for row in rows))
+        for row in rows:
+            self._draw(row)
 
     def close(self) -> None:
         """Write history.csv, a line per update; validation stands beside the training it belongs to."""

@@ -12,6 +12,7 @@ from ipulaunch.data_pipeline.normalise import as_sent
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.records import Records
+from ipulaunch.workers.stopping import StopRequest
 
 
 class Instance(NamedTuple):
@@ -24,6 +25,7 @@ class Instance(NamedTuple):
     run: RunDirectory
     records: Records
     threads: int  # of the input pipeline
+    stop: StopRequest
 
     @property
     def writes(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict
 
 import tensorflow as tf
 
-from ipulaunch.configs.errors import JobError
+from ipulaunch.configs.errors import JobError, StoppedError
 from ipulaunch.topology.host_events import HostEvents
 from ipulaunch.workers.instance import Instance
 
@@ -64,8 +64,13 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
             self.at.records.event("update", update=self.updates, samples_per_s=self.rate(), **values)
         if self.events.logs_at(self.updates):
             self._log()
-        if self.events.saves_at(self.updates):
+        saves = self.events.saves_at(self.updates)
+        if saves:
             self.save(self)
+        if self.at.stop.agreed():
+            if not saves:
+                self.save(self)
+            raise StoppedError(f"stopped on request after update {self.updates}, with a checkpoint")
         self.lap = time.perf_counter()
 
     def _log(self) -> None:

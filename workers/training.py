@@ -65,29 +65,37 @@ def train(
         left_out=max(0, source.samples - whole),
         batch=at.batch.formula,
     )
-    stream = training_stream(
-        source,
-        at.batch,
-        at.place,
-        shuffle=shuffle,
-        updates=range(start, events.total_updates),
-        by_replica=at.backend.runs_by_replica,
-        threads=at.threads,
-        remainder=training.remainder,
-        traced=training.trace_samples,
-    )
-    # A training that is resumed with another log frequency need not start at the beginning of a call.
-    per_call = math.gcd(events.updates_per_call, start)
     trained.make = getattr(source, "make", None)
     with _tracing(trained, at):
-        trained.fit(
-            at.sent(stream),
-            epochs=(events.total_updates - start) // per_call,
-            steps_per_epoch=per_call * at.backend.steps_per_update,
-            callbacks=[progress],
-            verbose=0,
-        )
+        for updates, per_call in _calls(start, events):
+            stream = training_stream(
+                source,
+                at.batch,
+                at.place,
+                shuffle=shuffle,
+                updates=updates,
+                by_replica=at.backend.runs_by_replica,
+                threads=at.threads,
+                remainder=training.remainder,
+                traced=training.trace_samples,
+            )
+            trained.fit(
+                at.sent(stream),
+                epochs=len(updates) // per_call,
+                steps_per_epoch=per_call * at.backend.steps_per_update,
+                callbacks=[progress],
+                verbose=0,
+            )
     return {**_summary(progress, at), "checkpoint": keeper.newest}, keeper.saved
+
+
+def _calls(start: int, events: HostEvents) -> Iterator[Tuple[range, int]]:
+    """The updates that are left, and how many make a device call: after a stop, first a shorter call is completed."""
+    boundary = min(events.total_updates, -(-start // events.updates_per_call) * events.updates_per_call)
+    if boundary > start:
+        yield range(start, boundary), boundary - start
+    if events.total_updates > boundary:
+        yield range(boundary, events.total_updates), events.updates_per_call
 
 
 def _identity(at: Instance, source: Source, shuffle: Shuffle) -> Dict[str, Any]:
@@ -110,17 +118,24 @@ class _Keeper:
         self.at, self.state, self.identity = at, state, identity
         self.directory = Path(training.checkpoint_output_dir or at.run.checkpoints)
         self.keep: Optional[int] = training.keep_checkpoints
-        self.saved: List[Path] = []
-        self.losses: Dict[Path, float] = {}
+        # Those of an earlier attempt at the same run count as well.
+        self.saved: List[Path] = checkpoints.found_in(self.directory) if at.writes and self.resumes_itself else []
+        self.losses: Dict[Path, float] = dict.fromkeys(self.saved, math.inf)
         if at.writes and training.checkpoint_output_dir is None:  # elsewhere others may be writing
             checkpoints.sweep(self.directory)
+
+    @property
+    def resumes_itself(self) -> bool:
+        """Whether the run that is continued is the one that we write to."""
+        resume = self.at.job.settings.training.resume
+        return resume is not None and Path(resume) in (self.at.run.path, self.directory)
 
     def save(self, progress: Progress) -> None:
         if not self.at.writes:
             return
         position = {"update": progress.updates, "epoch": progress.epoch}
         path = self.state.save(self.directory, {**position, "since_log": progress.since_log, **self.identity})
-        self.saved.append(path)
+        self.saved = [*(other for other in self.saved if other < path), path]
         self.losses[path] = progress.metrics.get("loss", math.inf)
         if self.keep is not None:
             best = min(self.saved, key=self.losses.__getitem__)
@@ -157,7 +172,7 @@ def _resume(
                 f"{path} was trained with {name.replace('_', ' ')} {checkpoint.facts.get(name)}, this job has {value}",
                 hint="resume with the settings of the run, which are in its job.yaml",
             )
-    if checkpoint.update >= progress.events.total_updates:
+    if checkpoint.update > progress.events.total_updates:
         raise SettingsError(
             f"{path} has made {checkpoint.update} updates, and this training is {progress.events.total_updates} long",
             hint="give a larger --num-epochs, or evaluate it with --no-training --checkpoint-input-dir",

@@ -6,15 +6,17 @@ import contextlib
 import json
 import random
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.run_directory import write_whole
 from ipulaunch.data_pipeline.choice import make_sources
 from ipulaunch.data_pipeline.source import Source, data_errors
 from ipulaunch.topology.networks import network_of
+from ipulaunch.workers.estimators.running import run_estimator
 from ipulaunch.workers.evaluation import validate_run
 from ipulaunch.workers.history import History
 from ipulaunch.workers.instance import Instance
@@ -31,7 +33,7 @@ _POLICIES = {"16.16": "float16", "16.32": "mixed_float16", "32.32": "float32"}
 
 def carry_out(at: Instance) -> Dict[str, Any]:
     """Train, validate, or both. Returns the summary of the run, the same on every instance."""
-    settings, training, backend = at.job.settings, at.job.settings.training, at.backend
+    training, backend = at.job.settings.training, at.backend
     _seed(training.seed)
     sources = make_sources(
         at.job,
@@ -40,6 +42,21 @@ def carry_out(at: Instance) -> Dict[str, Any]:
         meet=backend.collective.first,
         progress=lambda done, total: at.records.event("staging", done=done, total=total),
     )
+    history = History(at.run) if at.writes else None
+    run = _run_keras if at.job.settings.api == KERAS else run_estimator
+    with data_errors(*sources.values()):
+        summary = run(at, sources, history)
+    summary["replaced_samples"] = _count_replaced(at, *sources.values())
+    if history is not None:
+        history.close()
+        draw_curves(at.run, history.rows)
+        write_whole(at.run.summary, json.dumps(summary, indent=1) + "\n")
+    return summary
+
+
+def _run_keras(at: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:
+    """Train, validate, or both, with Keras."""
+    settings, training, backend = at.job.settings, at.job.settings.training, at.backend
     events = plan_events(at, sources["train"])
     measures = measures_of(settings)
     with backend.scope(), _precision(training.precision):
@@ -47,21 +64,13 @@ def carry_out(at: Instance) -> Dict[str, Any]:
         optimizer = make_optimizer(settings, at.batch, events.updates_per_epoch)
         trained = backend.prepare(model, optimizer, measures, events)
     state = TrainingState(model, optimizer, trained.more)
-    history = History(at.run) if at.writes else None
-
     summary: Dict[str, Any] = {"metrics": {}}
     saved: List[Path] = []
-    with data_errors(*sources.values()):
-        if training.training:
-            summary, saved = train(at, sources["train"], events, trained, state, history)
-        if training.validation:
-            found = validate_run(at, sources["validation"], events, trained, state, saved, history)
-            summary = {**summary, **found, "metrics": {**summary["metrics"], **found["metrics"]}}
-    summary["replaced_samples"] = _count_replaced(at, *sources.values())
-    if history is not None:
-        history.close()
-        draw_curves(at.run, history.rows)
-        write_whole(at.run.summary, json.dumps(summary, indent=1) + "\n")
+    if training.training:
+        summary, saved = train(at, sources["train"], events, trained, state, history)
+    if training.validation:
+        found = validate_run(at, sources["validation"], events, trained, state, saved, history)
+        summary = {**summary, **found, "metrics": {**summary["metrics"], **found["metrics"]}}
     return summary
 
 

@@ -190,17 +190,18 @@ def audit(as_json: bool, **options: Any) -> None:
 
 
 def _audited(result: Mapping[str, Any]) -> List[str]:
+    since = f", from update {result['first_update']} on," if result["first_update"] else ""
     lines = [
         f"{_count(result['rows'], 'row')} of {_count(result['instances'], 'instance')}"
         f" and {_count(result['replicas'], 'replica')}:"
-        f" {_count(result['epochs'], 'epoch')} of {_count(result['updates_per_epoch'], 'update')}"
+        f" {_count(result['epochs'], 'epoch')} of {_count(result['updates_per_epoch'], 'update')}{since}"
         f" of {result['global_batch']} out of {result['samples']} samples, remainder {result['remainder']}"
     ]
     if not result["discrepancies"]:
         once = {
-            "drop": "no sample was taken twice in an epoch",
-            "repeat": "every sample was taken in every epoch, twice only to fill the last update",
-            "pad": "every sample was taken in every epoch, twice only as padding",
+            "drop": "no sample was taken twice in a pass",
+            "repeat": "every sample was taken in every whole pass, twice only to fill the last update",
+            "pad": "every sample was taken in every whole pass, twice only as padding",
         }
         lines += [
             "ok: every step of every replica was filled",

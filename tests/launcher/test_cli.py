@@ -42,6 +42,8 @@ def test_commands() -> None:
     data = ["audit", "bench", "build", "build imagenet", "index", "make", "verify"]
     data += [f"make {name}" for name in ("cifar10", "cosmoflow", "imagenet", "mnist")]
     own = ["", "check", "data", *(f"data {name}" for name in data), "plan", "plan program", "run"]
+    own += ["doctor", "doctor program", *(f"doctor {workload}" for workload in WORKLOADS)]
+    own += ["cancel", "logs", "ps", "resume", "status", "submit", *(f"submit {workload}" for workload in WORKLOADS)]
     workloads = [*WORKLOADS, *(f"plan {workload}" for workload in WORKLOADS)]
     assert sorted(map(" ".join, COMMANDS)) == sorted(own + workloads)
 
@@ -86,7 +88,7 @@ def test_version(ipulaunch: Run) -> None:
     [
         pytest.param(("cosmoflw",), "did you mean cosmoflow?", id="workload"),
         pytest.param(("chekc",), "did you mean check?", id="command"),
-        pytest.param(("xyzzy",), "known: check, cifar10, cifar100, cosmoflow, ", id="nothing-near"),
+        pytest.param(("xyzzy",), "known: cancel, check, cifar10, cifar100, cosmoflow, ", id="nothing-near"),
         pytest.param(("plan", "cosmoflw"), "did you mean cosmoflow?", id="workload-of-plan"),
         pytest.param(("cosmoflow", "--pods", "16"), "--pod", id="option"),
         pytest.param(("cosmoflow", "--n-trian", "16"), "--n-train", id="setting"),

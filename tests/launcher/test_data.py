@@ -35,6 +35,7 @@ AUDITED: Dict[str, Any] = {
     "replicas": 4,
     "epochs": 2,
     "updates_per_epoch": 3,
+    "first_update": 0,
     "global_batch": 8,
     "samples": 25,
     "rows": 48,
@@ -189,6 +190,8 @@ def test_audit(task: Any, ipulaunch: Run) -> None:
         "48 rows of 2 instances and 4 replicas: 2 epochs of 3 updates of 8 out of 25 samples, remainder drop",
     )
     assert out.count("ok: ") == 4
+    task({**AUDITED, "first_update": 4})
+    assert "2 epochs of 3 updates, from update 4 on, of 8 out of" in ipulaunch("data", "audit", "r").out
     task({"event": "defect", "message": "sample 3 is lost"}, {**AUDITED, "discrepancies": 1})
     code, out, err = ipulaunch("data", "audit", "r")
     assert (code, out.splitlines()[0], err) == (5, "sample 3 is lost", "error: 1 discrepancy in r\n")

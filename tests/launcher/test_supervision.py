@@ -61,9 +61,9 @@ def trial(run_directory: RunDirectory, make_plan: Callable[..., Plan], monkeypat
 @pytest.fixture(autouse=True)
 def no_other_handlers() -> Iterator[None]:
     """Every test gives back the signal handlers it found."""
-    before = {number: signal.getsignal(number) for number in supervision.STOP_SIGNALS}
+    before = {number: signal.getsignal(number) for number in supervision.END_SIGNALS}
     yield
-    after = {number: signal.getsignal(number) for number in supervision.STOP_SIGNALS}
+    after = {number: signal.getsignal(number) for number in supervision.END_SIGNALS}
     for number, handler in before.items():
         signal.signal(number, handler)
     assert after == before
@@ -122,7 +122,7 @@ def test_engine_that_is_not_there(trial: Trial, run_directory: RunDirectory) -> 
         trial.supervisor.run(Command(("/nowhere/mpirun",)), {}, trial.make_logs(None))
 
 
-@pytest.mark.parametrize("number", supervision.STOP_SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", supervision.END_SIGNALS, ids=lambda number: number.name)
 def test_signal_ends_the_engine(number: signal.Signals, trial: Trial, lifeline: Any) -> None:
     trial.on_look = _signal_when(lifeline, 1, number)
     assert trial.run("hang") == -signal.SIGTERM

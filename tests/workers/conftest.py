@@ -80,13 +80,15 @@ def train_tiny(read_training: Callable[[Path], Trained]) -> Callable[..., Traine
 
     def run(path: Path, place: Place, make_backend: Callable[[Batch, Place], Any]) -> Trained:
         from ipulaunch.workers.instance import Instance
+        from ipulaunch.workers.stopping import StopRequest
         from ipulaunch.workers.work import carry_out
 
         batch = Batch(1, place.replicas, 2)
         directory = RunDirectory(path)
         records = Records(directory, place.instance)
         job, backend = Job("cosmoflow", "cpu", TINY), make_backend(batch, place)
-        records.done(carry_out(Instance(job, batch, place, backend, directory, records, 1)))
+        stop = StopRequest(directory, place, backend.collective)
+        records.done(carry_out(Instance(job, batch, place, backend, directory, records, 1, stop)))
         return read_training(path)
 
     return run

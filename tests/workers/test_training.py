@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import os
+import signal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ipulaunch.configs.errors import DataError, SettingsError
+from ipulaunch.configs.errors import DataError, SettingsError, StoppedError
 from ipulaunch.configs.images import ImageData, ImageModel, ImageSettings
 from ipulaunch.configs.job import Job
 from ipulaunch.configs.optimization import Optimizer, Schedule
@@ -26,6 +28,7 @@ from ipulaunch.workers.checkpoints import Checkpoint, load
 from ipulaunch.workers.collective import Alone
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.records import Records
+from ipulaunch.workers.stopping import StopRequest
 from ipulaunch.workers.work import carry_out
 
 # 4 updates an epoch of 2 x 2 x 2 samples, and 3 samples left out; all that has state: momentum, dropout, a schedule.
@@ -64,13 +67,15 @@ class Run(NamedTuple):
 def run(tmp_path: Path) -> Callable[..., Run]:
     """Carries out a run with other training settings."""
 
-    def run(name: str, settings: ImageSettings = SETTINGS, **training: Any) -> Run:
+    def run(name: str, settings: ImageSettings = SETTINGS, stop: Any = StopRequest, **training: Any) -> Run:
         settings = dataclasses.replace(settings, training=dataclasses.replace(settings.training, **training))
         batch, place = Batch(2, 2, 2), Place(0, 1, 0, 1, 0, 2, 2, 1)
         directory = RunDirectory(tmp_path / name)
         backend = CpuBackend(settings, batch, place, Alone())
         records = Records(directory, 0)
-        instance = Instance(Job("mnist", "cpu", settings), batch, place, backend, directory, records, 1)
+        instance = Instance(
+            Job("mnist", "cpu", settings), batch, place, backend, directory, records, 1, stop(directory, place, Alone())
+        )
         try:
             summary = carry_out(instance)
         except BaseException as error:
@@ -121,10 +126,52 @@ def test_another_training_is_not_resumed(run: Callable[..., Run]) -> None:
         run("other-samples", fewer, resume=str(first.path))
 
 
-def test_a_training_that_is_complete_is_not_resumed(run: Callable[..., Run]) -> None:
-    first = run("first", num_epochs=1, validation=False)
-    with pytest.raises(SettingsError, match="has made 4 updates, and this training is 4 long"):
-        run("again", num_epochs=1, resume=str(first.path))
+def test_a_training_that_is_complete_is_only_validated(run: Callable[..., Run]) -> None:
+    first = run("first", num_epochs=2)
+    again = run("again", num_epochs=2, resume=str(first.path))
+    assert again.summary["metrics"]["val_loss"] == first.summary["metrics"]["val_loss"]
+    assert again.checkpoints == []
+    with pytest.raises(SettingsError, match="has made 8 updates, and this training is 4 long"):
+        run("shorter", num_epochs=1, resume=str(first.path))
+
+
+def test_a_run_that_is_asked_to_stop_leaves_a_checkpoint_and_continues_in_place(run: Callable[..., Run]) -> None:
+    whole = run("whole", ckpts_per_epoch=Fraction(1))
+
+    class Asked(StopRequest):
+        """Asked for while update 6 is made."""
+
+        updates = 0
+
+        def agreed(self) -> bool:
+            self.updates += 1
+            return self.updates == 6
+
+    with pytest.raises(StoppedError, match="after update 6, with a checkpoint"):
+        run("run", stop=Asked)
+    path = whole.path.with_name("run")
+    assert sorted(each.name for each in (path / "checkpoints").iterdir()) == ["update-00000004", "update-00000006"]
+    continued = run("run", resume=str(path))
+    assert_same_state(continued.checkpoint(12), whole.checkpoint(12))
+    validated = [row["checkpoint"] for row in continued.rows if "checkpoint" in row]
+    assert validated == [f"update-{update:08}" for update in (4, 6, 8, 12)]
+    logs = [{name: row[name] for name in ("update", "loss")} for row in continued.rows if "loss" in row]
+    assert logs == [{name: row[name] for name in ("update", "loss")} for row in whole.rows if "loss" in row]
+
+
+@pytest.mark.parametrize("how", ["file", "signal"])
+def test_a_request_to_stop_is_a_file_or_a_signal(tmp_path: Path, how: str) -> None:
+    request = StopRequest(RunDirectory(tmp_path), Place(0, 1, 0, 1, 0, 1, 1, 1), Alone())
+    assert not request.agreed()
+    if how == "file":
+        (tmp_path / "stop").touch()
+    else:
+        before = signal.getsignal(signal.SIGUSR1)
+        request.listen(signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        signal.signal(signal.SIGUSR1, before)
+    request.last_look = -1.0
+    assert request.agreed()
 
 
 def test_nothing_to_resume_is_said(run: Callable[..., Run], tmp_path: Path) -> None:
@@ -169,7 +216,7 @@ def test_every_checkpoint_is_validated_in_order_and_the_best_is_named(run: Calla
     found = run("run")
     validated = [row for row in found.rows if "checkpoint" in row]
     assert [row["checkpoint"] for row in validated] == found.checkpoints
-    best = max(validated, key=lambda row: (row["val_accuracy"], -row["update"]))
+    best = max(validated, key=lambda row: (row["val_accuracy"], -row["val_loss"]))
     assert found.summary["best"] == best
     assert found.summary["metrics"]["val_loss"] == validated[-1]["val_loss"]
 

@@ -33,12 +33,14 @@ def make_backend(job: Job, batch: Batch, place: Place) -> Any:
 
 def make_devices(job: Job) -> None:
     """A logical device for each pipeline stage, before TensorFlow has looked for any."""
+    if job.backend != "cpu":
+        return
+    # It joins sums across the iterations of a loop and then fails, in deep networks (seen in 2.15).
+    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
     stages = job.settings.pipeline.stages
-    if job.backend == "cpu" and stages > 1:
+    if stages > 1:
         (cpu,) = tf.config.list_physical_devices("CPU")
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * stages)
-        # On several devices this one joins sums across the iterations of a loop and then fails (seen in 2.15).
-        tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
 
 def stack() -> Dict[str, str]:

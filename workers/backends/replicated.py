@@ -39,6 +39,14 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         self.trace: Any = None  # called with (epoch, update, step, replica, sample numbers) of every micro-batch
         self.make: Optional[Callable[[Any], Any]] = None  # makes the samples from their numbers, in the step
         self._update_function: Any = None
+        # How slowly each batch statistic is forgotten, in the order of the model's other variables.
+        known = {
+            id(variable): layer.momentum
+            for layer in inner.layers
+            if isinstance(layer, tf.keras.layers.BatchNormalization)
+            for variable in (layer.moving_mean, layer.moving_variance)
+        }
+        self.momenta = [known[id(variable)] for variable in inner.non_trainable_variables]
 
     @property
     def more(self) -> List[Any]:
@@ -57,19 +65,19 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
 
     def _update(self, stream: Any) -> Dict[str, Any]:
         weights, statistics = self.stages.weights, self.inner.non_trainable_variables
-        total = self._sum_of_replicas(stream)
+        before = [variable.read_value() for variable in statistics]
+        total = self._sum_of_replicas(stream, before)
         if self.place.instances > 1:
             size = total.shape
             total = tf.numpy_function(self.collective.sum, [total], tf.float32)
             total.set_shape(size)
-        replicas = self.batch.replicas
         gradients, measured, averages = self._divided(total)
-        micro_batches = replicas * self.batch.accumulation
+        micro_batches = self.batch.replicas * self.batch.accumulation
         gradients = [gradient / micro_batches for gradient in gradients]
         gradients = [tf.cast(part, weight.dtype) for part, weight in zip(self.scaling.resolve(gradients), weights)]
         self.optimizer.apply_gradients(zip(gradients, weights))
-        for variable, average in zip(statistics, averages):
-            variable.assign(tf.cast(average / replicas, variable.dtype))
+        for variable, value in zip(statistics, self._statistics(before, averages)):
+            variable.assign(tf.cast(value, variable.dtype))
         return {measure.name: measured[i] / micro_batches for i, measure in enumerate(self.measures)}
 
     def _divided(self, total: Any) -> Any:
@@ -81,21 +89,29 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         parts = [tf.reshape(part, shape) for part, shape in zip(parts, shapes)]
         return parts[: len(weights)], measured, parts[len(weights) :]
 
-    def _sum_of_replicas(self, stream: Any) -> Any:
+    def _statistics(self, before: List[Any], sums: List[Any]) -> List[Any]:
+        """Moving averages after the update: they forget as if every step of it had been one, in no order.
+
+        After a micro-batch an average is m x before + (1 - m) x its statistic; `sums` are those of all micro-batches.
+        """
+        steps, found = self.batch.accumulation, []
+        for old, total, momentum in zip(before, sums, self.momenta):
+            old = tf.cast(old, tf.float32)
+            statistic = (total / (steps * self.batch.replicas) - momentum * old) / (1 - momentum)
+            kept = momentum**steps
+            found.append(kept * old + (1 - kept) * statistic)
+        return found
+
+    def _sum_of_replicas(self, stream: Any, before: List[Any]) -> Any:
         """The flat buffer of the update, summed over our replicas as a balanced tree.
 
         Instances sum as a tree too, so the sum of all replicas has the same brackets, and the same bits, whatever
         the number of instances. Place k of `sums` waits with the sum of 2^k neighbouring replicas.
         """
-        statistics = self.inner.non_trainable_variables
-        before = [variable.read_value() for variable in statistics]
         replicas, levels = self.place.local_replicas, self.place.local_replicas.bit_length()
         sums = tf.TensorArray(tf.float32, levels, clear_after_read=False, element_shape=[self._size()])
         for replica in tf.range(replicas):
-            # As on IPUs, every replica has batch statistics of its own; after the update all take their mean.
-            for variable, value in zip(statistics, before):
-                variable.assign(value)
-            total = self._sum_of_steps(stream, replica)
+            total = self._sum_of_steps(stream, replica, before)
             level = 0
             while tf.bitwise.right_shift(replica, level) % 2 == 1:
                 total = sums.read(level) + total
@@ -111,9 +127,11 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         variables = [*self.stages.weights, *self.inner.non_trainable_variables]
         return sum(int(variable.shape.num_elements()) for variable in variables) + len(self.measures)
 
-    def _sum_of_steps(self, stream: Any, replica: Any) -> Any:
-        """Gradients and measures of one replica's micro-batches and its batch statistics, in one flat buffer."""
+    def _sum_of_steps(self, stream: Any, replica: Any, before: List[Any]) -> Any:
+        """Gradients, batch statistics and measures of one replica's micro-batches, in one flat buffer."""
+        statistics = self.inner.non_trainable_variables
         gradients = [tf.zeros(weight.shape) for weight in self.stages.weights]
+        averages = [tf.zeros(variable.shape) for variable in statistics]
         measured = tf.zeros([len(self.measures)])
         steps = self.batch.accumulation
         first = (self.optimizer.iterations * self.batch.replicas + self.place.first_replica) * steps
@@ -126,12 +144,14 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
                 tf.numpy_function(self.trace, [epoch, update, step, self.place.first_replica + replica, ids], [])
             if self.make is not None:
                 inputs, targets = self.make(inputs)
+            for variable, value in zip(statistics, before):  # each micro-batch has statistics of its own
+                variable.assign(value)
             loss = functools.partial(self._loss, targets, extra)
             parts, outputs = self.stages.gradients(inputs, loss)
             gradients = [total + tf.cast(part, tf.float32) for total, part in zip(gradients, parts)]
+            averages = [total + tf.cast(variable, tf.float32) for total, variable in zip(averages, statistics)]
             measured += tf.stack([_mean(measure.of(targets, outputs), extra) for measure in self.measures])
-        statistics = [tf.cast(variable, tf.float32) for variable in self.inner.non_trainable_variables]
-        return tf.concat([*(tf.reshape(part, [-1]) for part in [*gradients, *statistics]), measured], axis=0)
+        return tf.concat([*(tf.reshape(part, [-1]) for part in [*gradients, *averages]), measured], axis=0)
 
     def _loss(self, targets: Any, weights: List[Any], outputs: Any) -> Any:
         return self.scaling.scaled(_mean(self.measures[0].of(targets, outputs), weights))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -19,23 +19,26 @@ def build_model(network: Network, dropout: Dropout, half_volume_pools: bool = Tr
 
     Without `half_volume_pools` volumes are pooled in 32 bits: on a CPU, TensorFlow 2.6 to 2.21 cannot in 16.
     """
+    first = network.layers[0]
+    inputs = tf.keras.Input(first.options["shape"], dtype=first.options["dtype"], name=first.name)
+    outputs: Dict[str, Any] = {first.name: inputs}
+    for layer, made in make_layers(network, dropout, half_volume_pools):
+        read = [outputs[source] for source in layer.inputs]
+        outputs[layer.name] = made(read if len(read) > 1 else read[0])
+    return tf.keras.Model(inputs, outputs[network.layers[-1].name], name=network.name)
+
+
+def make_layers(network: Network, dropout: Dropout, half_volume_pools: bool = True) -> Iterator[Tuple[Layer, Any]]:
+    """The layers of the network behind its input, each with the Keras layer that does it."""
     found = shapes(network)
-    outputs: Dict[str, Any] = {}
-    for layer in network.layers:
-        name, options = layer.name, layer.options
-        if layer.kind == "input":
-            outputs[name] = tf.keras.Input(options["shape"], dtype=options["dtype"], name=name)
-            continue
+    for layer in network.layers[1:]:
         sides = len(found[layer.inputs[0]]) - 1
         if layer.kind == "dropout":
-            made = dropout(options["rate"], name)
+            yield layer, dropout(layer.options["rate"], layer.name)
         elif layer.kind in ("max_pool", "average_pool"):
-            made = _pool(layer, sides, "float32" if sides == 3 and not half_volume_pools else None)
+            yield layer, _pool(layer, sides, "float32" if sides == 3 and not half_volume_pools else None)
         else:
-            made = _LAYERS[layer.kind](layer, sides)
-        read = [outputs[source] for source in layer.inputs]
-        outputs[name] = made(read if len(read) > 1 else read[0])
-    return tf.keras.Model(outputs[network.layers[0].name], outputs[network.layers[-1].name], name=network.name)
+            yield layer, _LAYERS[layer.kind](layer, sides)
 
 
 def stage_models(model: tf.keras.Model, splits: Sequence[str]) -> List[tf.keras.Model]:

@@ -3,19 +3,21 @@ from __future__ import annotations
 import collections
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 import pytest
 
 from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowSettings
 from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.images import ImageData, ImageSettings
 from ipulaunch.configs.job import Job, to_yaml
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.sections import Training
 from ipulaunch.data_pipeline.order import Shuffle, whole_updates
 from ipulaunch.data_pipeline.tools import audit
 from ipulaunch.topology import Batch, Placement, Plan
+from ipulaunch.topology.batch import updates_per_epoch
 from ipulaunch.topology.plan import to_json
 
 HEAD = "epoch,update,step,replica,sample\n"
@@ -28,30 +30,45 @@ MakeRun = Callable[..., RunDirectory]
 def traced(tmp_path: Path) -> MakeRun:
     """A run of two epochs of 50 samples on two instances, with what a faithful tracer writes."""
 
-    def make(remainder: str = "drop", samples: int = 50, **data: Any) -> RunDirectory:
+    def make(
+        remainder: str = "drop", samples: int = 50, first: int = 0, per_epoch: Optional[int] = None, **data: Any
+    ) -> RunDirectory:
         run = RunDirectory(tmp_path / "run")
         placements = tuple(Placement(n, "h", n, (0,), 1, str(n), 2 * n) for n in range(2))
         run.path.mkdir()
         run.plan.write_text(to_json(Plan("cosmoflow", "POD4", 4, 1, 1, BATCH, placements, False)))
-        settings = CosmoflowSettings(
-            data=CosmoflowData(n_train=50, **data), training=Training(num_epochs=2, seed=7, remainder=remainder)
+        training = Training(
+            num_epochs=2,
+            seed=7,
+            remainder=remainder,
+            weight_updates_per_epoch=per_epoch,
+            resume="earlier" if first else None,
         )
+        settings = CosmoflowSettings(data=CosmoflowData(n_train=50, **data), training=training)
         run.job.write_text(to_yaml(Job("cosmoflow", "cpu", settings)))
         rows: Dict[int, List[str]] = {0: [], 1: []}
         shuffle = Shuffle(7, settings.data.shuffle_block, settings.data.shuffle_window)
-        update = 0
-        for epoch in range(2):
+        per_pass = updates_per_epoch(samples, BATCH, remainder)
+        for update in range(first, 2 * (per_epoch or per_pass)):
+            epoch, at = divmod(update, per_pass)
             order, _ = whole_updates(samples, shuffle, epoch, BATCH, remainder)
-            for part in order.reshape(-1, 2, 4, 3):
-                for step, replica in np.ndindex(2, 4):
-                    rows[replica // 2] += [f"{epoch},{update},{step},{replica},{one}\n" for one in part[step, replica]]
-                update += 1
+            part = order.reshape(-1, 2, 4, 3)[at]
+            for step, replica in np.ndindex(2, 4):
+                rows[replica // 2] += [f"{epoch},{update},{step},{replica},{one}\n" for one in part[step, replica]]
+        said = {"samples": samples, "epochs": 2, "updates_per_epoch": per_epoch or per_pass, "first_update": first}
         for instance, lines in rows.items():
             run.instance(instance).mkdir()
             run.samples(instance).write_text(HEAD + "".join(lines))
+            begin(run, instance, **said)
         return run
 
     return make
+
+
+def begin(run: RunDirectory, instance: int, **said: int) -> None:
+    """What an instance writes when it begins to train, and before and after."""
+    lines = [{"event": "started"}, {"event": "training", **said}]
+    run.events(instance).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"event": "upd')
 
 
 def check(run: RunDirectory, events: Events) -> Dict[str, Any]:
@@ -104,7 +121,7 @@ def foreign(lines: List[str]) -> None:
         (lambda lines: lines.pop(), "instance 0 took 47 samples, instance 1 took 48"),
         (lambda lines: lines.append(lines[-1]), "update 3, step 1, replica 1 took 4 samples, expected 3"),
         (lambda lines: lines.append("0,9,0,0,1\n"), "there is no such place: epoch 0, update 9"),
-        (lambda lines: lines.append("2,4,0,0,1\n"), "epoch 2, after the last of 2"),
+        (lambda lines: lines.append("2,4,0,0,1\n"), "there is no such place: epoch 2, update 4"),
     ],
     ids=["swapped", "repeated", "foreign", "lost", "uneven", "twice", "nowhere", "too late"],
 )
@@ -168,21 +185,110 @@ def test_a_directory_that_is_no_run(tmp_path: Path, events: Events) -> None:
         check(RunDirectory(tmp_path), events)
 
 
-def test_a_set_with_fewer_samples_than_asked_for(
-    traced: MakeRun, cosmoflow_set: Callable[..., Path], events: Events
+def test_a_set_with_fewer_samples_than_asked_for_need_not_be_there_any_more(traced: MakeRun, events: Events) -> None:
+    result = check(traced(samples=33, data_dir="gone"), events)
+    assert (result["samples"], messages(events)) == (33, [])
+
+
+@pytest.mark.parametrize("samples", [33, 60])
+def test_made_up_samples_are_as_many_as_asked_for(samples: int, traced: MakeRun, events: Events) -> None:
+    check(traced(samples=samples), events)
+    assert messages(events) == [f"the run trained on {samples} samples, asked for were 50"]
+
+
+@pytest.mark.parametrize("remainder", ["drop", "repeat", "pad"])
+@pytest.mark.parametrize(
+    ("first", "per_epoch"),
+    [(1, None), (3, None), (0, 1), (0, 4), (0, 5), (4, 5)],
+    ids=["resumed", "resumed in the last pass", "less than a pass", "a part more", "passes and a part", "both"],
+)
+def test_a_run_that_made_parts_of_passes(
+    first: int, per_epoch: Optional[int], remainder: str, traced: MakeRun, events: Events
 ) -> None:
-    data = cosmoflow_set([20, 13])
-    run = traced(samples=33, data_dir=str(data))
-    assert (check(run, events)["samples"], messages(events)) == (33, [])
-    data.joinpath("train").rename(data / "gone")
-    with pytest.raises(DataError, match="no record files"):
+    run = traced(remainder, first=first, per_epoch=per_epoch)
+    result = check(run, events)
+    total = 2 * result["updates_per_epoch"]
+    assert (result["discrepancies"], messages(events)) == (0, [])
+    assert (result["rows"], result["first_update"]) == ((total - first) * 24, first)
+    assert per_epoch in (None, result["updates_per_epoch"])
+
+    lines = run.samples(0).read_text().splitlines(keepends=True)
+    lines[1], lines[-1] = lines[-1], lines[1]  # the rows are the same, in another order
+    run.samples(0).write_text("".join(lines))
+    assert check(run, events)["discrepancies"] == 0
+    swap_places(lines)
+    run.samples(0).write_text("".join(lines))
+    assert check(run, events)["discrepancies"] > 0
+
+
+def swap_places(lines: List[str]) -> None:
+    """The samples of the first and the last row, changed for each other."""
+    first, last = lines[1].rsplit(",", 1), lines[-1].rsplit(",", 1)
+    lines[1], lines[-1] = f"{first[0]},{last[1]}", f"{last[0]},{first[1]}"
+
+
+def test_a_row_from_before_a_resumed_run_is_told(traced: MakeRun, events: Events) -> None:
+    run = traced(first=1)
+    with run.samples(0).open("a") as file:
+        file.write("0,0,0,0,1\n")
+    check(run, events)
+    assert "there is no such place: epoch 0, update 0, step 0, replica 0, sample 1" in messages(events)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"samples": 49}, "instance 1 began with samples 49, epochs 2, updates_per_epoch 2, first_update 0, expected"),
+        ({"epochs": 3}, "instance 1 began with samples 50, epochs 3, updates_per_epoch 2, first_update 0, expected"),
+        ({"first_update": 1}, "first_update 1, expected samples 50, epochs 2, updates_per_epoch 2, first_update 0"),
+    ],
+    ids=["samples", "epochs", "first update"],
+)
+def test_an_instance_that_began_otherwise_is_told(
+    said: Dict[str, int], message: str, traced: MakeRun, events: Events
+) -> None:
+    run = traced()
+    begin(run, 1, **{"samples": 50, "epochs": 2, "updates_per_epoch": 2, "first_update": 0, **said})
+    assert check(run, events)["discrepancies"] == 1
+    assert message in messages(events)[0]
+
+
+def test_a_run_that_begins_late_without_resuming_is_told(traced: MakeRun, events: Events) -> None:
+    run = traced()
+    for instance in range(2):
+        lines = run.samples(instance).read_text().splitlines(keepends=True)
+        run.samples(instance).write_text("".join(lines[:1] + lines[13:]))
+        begin(run, instance, samples=50, epochs=2, updates_per_epoch=2, first_update=1)
+    check(run, events)
+    assert messages(events) == ["the run began at update 1, and does not resume another"]
+    for instance in range(2):
+        begin(run, instance, samples=50, epochs=2, updates_per_epoch=2, first_update=4)
+    with pytest.raises(DataError, match="began at update 4, and it has 4"):
         check(run, events)
 
 
-def test_a_set_that_is_gone(traced: MakeRun, tmp_path: Path, events: Events) -> None:
-    run = traced(samples=33, data_dir=str(tmp_path / "gone"))
-    with pytest.raises(DataError, match="gone is not there any more"):
+def test_a_run_that_did_not_begin_to_train(traced: MakeRun, events: Events) -> None:
+    run = traced()
+    begin(run, 1, epochs=2)
+    with pytest.raises(DataError, match="does not say samples, epochs, updates_per_epoch, first_update"):
         check(run, events)
-    told = {"event": "training", "updates_per_epoch": 1, "left_out": 9}
-    run.events(0).write_text(json.dumps({"event": "started"}) + "\n" + json.dumps(told) + "\n")
-    assert (check(run, events)["samples"], messages(events)) == (33, [])
+    run.events(1).write_text('{"event": "started"}\n')
+    with pytest.raises(DataError, match="the run did not begin to train"):
+        check(run, events)
+    run.events(1).unlink()
+    with pytest.raises(DataError, match="the run did not begin to train"):
+        check(run, events)
+
+
+@pytest.mark.parametrize("workload", ["imagenet", "cifar10", "cifar100", "mnist"])
+@pytest.mark.parametrize(
+    "data", [{"synthetic_data": "cpu"}, {"synthetic_data": "ipu"}, {"dataset_path": "gone"}], ids=str
+)
+def test_every_workload_can_be_audited(workload: str, data: Dict[str, Any], traced: MakeRun, events: Events) -> None:
+    run = traced()
+    settings = ImageSettings(
+        data=ImageData(n_train=50, **data),
+        training=Training(num_epochs=2, seed=7),
+    )
+    run.job.write_text(to_yaml(Job(workload, "cpu", settings)))
+    assert (check(run, events)["rows"], messages(events)) == (96, [])

@@ -33,6 +33,7 @@ from ipulaunch.workers.backends.cpu import CpuBackend  # noqa: E402
 from ipulaunch.workers.collective import Alone  # noqa: E402
 from ipulaunch.workers.instance import Instance  # noqa: E402
 from ipulaunch.workers.records import Records  # noqa: E402
+from ipulaunch.workers.stopping import StopRequest  # noqa: E402
 from ipulaunch.workers.work import carry_out  # noqa: E402
 
 UPDATES = 200
@@ -51,7 +52,8 @@ def train(directory: Path, resume: Optional[str]) -> None:
     run = RunDirectory(directory)
     backend = CpuBackend(settings, batch, place, Alone())
     records = Records(run, 0)
-    records.done(carry_out(Instance(Job("cosmoflow", "cpu", settings), batch, place, backend, run, records, 1)))
+    stop = StopRequest(run, place, Alone())
+    records.done(carry_out(Instance(Job("cosmoflow", "cpu", settings), batch, place, backend, run, records, 1, stop)))
 
 
 def die_in(step: str, calls: int) -> None:

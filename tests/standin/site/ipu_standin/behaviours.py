@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict
 
 from ipu_standin.pipelining import LayerAssignment, StageOptions
@@ -33,8 +34,46 @@ def behaviours(sdk: Sdk) -> Dict[str, Callable[..., Any]]:
         f"{_IPU}.ops.image_ops.normalise_image": _normalise_image,
         f"{_IPU}.ops.pipelining_ops.PipelineStageOptions": lambda *args: StageOptions(sdk.table, *args),
         "keras.ipu.FunctionalLayerPipelineStageAssignment": LayerAssignment,
+        **_of_estimators(sdk),
         f"{_HOROVOD}.init": sdk.join,
         f"{_HOROVOD}.allreduce": lambda *args: _horovod_allreduce(sdk, *args),
+    }
+
+
+def _of_estimators(sdk: Sdk) -> Dict[str, Callable[..., Any]]:
+    """The Estimators; TensorFlow's own are looked for when one of them is called."""
+
+    def later(make: Callable[[Any], Callable[..., Any]]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            from ipu_standin import estimators
+
+            return make(estimators)(*args, **kwargs)
+
+        return call
+
+    def estimator(name: str) -> Callable[..., Any]:
+        return later(lambda module: functools.partial(module.IpuEstimator, sdk, name))
+
+    def output(opt: Any, loss: Any, *more: Any) -> Any:
+        from ipu_standin.estimators import OptimizerOutput
+
+        if any(value is not None for value in more):
+            raise NotImplementedError("the stand-in takes the optimizer and the loss only")
+        return OptimizerOutput(opt, loss)
+
+    return {
+        f"{_IPU}.ipu_run_config.IPURunConfig": later(lambda module: module.make_ipu_run_config),
+        f"{_IPU}.ipu_run_config.RunConfig": later(lambda module: module.RunConfig),
+        f"{_IPU}.ipu_estimator.IPUEstimator": estimator("IPUEstimator"),
+        f"{_IPU}.ipu_estimator.IPUEstimatorSpec": later(lambda module: module.Spec),
+        f"{_IPU}.ipu_pipeline_estimator.IPUPipelineEstimator": estimator("IPUPipelineEstimator"),
+        f"{_IPU}.ipu_pipeline_estimator.IPUPipelineEstimatorSpec": later(lambda module: module.PipelineSpec),
+        f"{_IPU}.ops.pipelining_ops.OptimizerFunctionOutput": output,
+        f"{_IPU}.optimizers.cross_replica_optimizer.CrossReplicaOptimizer": later(
+            lambda module: functools.partial(module.CrossReplica, sdk)
+        ),
+        # What follows sums it over the replicas, which makes their mean and their values the same.
+        f"{_IPU}.ops.cross_replica_ops.cross_replica_mean": lambda value, group, name: value,
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any, Iterator, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-_TYPES = {tf.int32, tf.int64, tf.float16, tf.float32, tf.bool, tf.int8, tf.uint8}
+TYPES = {tf.int32, tf.int64, tf.float16, tf.float32, tf.bool, tf.int8, tf.uint8}
 
 
 class Feed:
@@ -21,7 +21,7 @@ class Feed:
             if not spec.shape.is_fully_defined():
                 raise ValueError(f"a shape of the dataset is not fully defined: {spec.shape}")
         for dtype in [spec.dtype for spec in tf.nest.flatten(dataset.element_spec)] + [t.dtype for t in inputs]:
-            if dtype not in _TYPES:
+            if dtype not in TYPES:
                 raise TypeError(f"the IPU has no {dtype.name}")
         size = int(dataset.cardinality())
         if steps is None and size < 0:

@@ -1,0 +1,209 @@
+"""`ipulaunch doctor`: what is here and what is missing for each engine, each with the fix."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+import click
+from click.core import ParameterSource
+
+from ipulaunch.configs.errors import NotReadyError, UsageError, near_miss
+from ipulaunch.configs.sections import Launch, Training
+from ipulaunch.configs.workloads import SUMMARIES
+from ipulaunch.launcher.commands.run import program_options
+from ipulaunch.launcher.doctor.case import VIPU_PORT, Case, Vipu, with_places
+from ipulaunch.launcher.doctor.check import BOTH, OPENMPI, some
+from ipulaunch.launcher.doctor.diagnosis import diagnose
+from ipulaunch.launcher.doctor.report import MOST, as_data, as_text, can_run, lacks
+from ipulaunch.launcher.doctor.world import this_machine
+from ipulaunch.launcher.launch import (
+    PROGRAM,
+    Asked,
+    Engine,
+    choose_engine,
+    launch_program,
+    launch_workload,
+    plan_for,
+    plan_workload,
+)
+from ipulaunch.launcher.options import (
+    SettingsCommand,
+    asked_from,
+    engine_from,
+    engine_options,
+    settings_from,
+    settings_options,
+    where_options,
+)
+from ipulaunch.topology import Plan, hostlist
+
+
+class Doctor(click.Group):
+    """One command for each workload and one for programs; without any, the machine alone."""
+
+    def list_commands(self, ctx: click.Context) -> List[str]:
+        return [*SUMMARIES, PROGRAM]
+
+    def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
+        if name in SUMMARIES:
+            return _doctor_workload(name)
+        return _doctor_program if name == PROGRAM else None
+
+    def resolve_command(self, ctx: click.Context, args: List[str]) -> Any:
+        is_unknown = args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx)
+        if is_unknown and not ctx.resilient_parsing:
+            hint = near_miss(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"There is no workload {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _report_options(function: Any) -> Any:
+    path = click.Path(path_type=Path, readable=False)
+    for option in (
+        click.option("--verbose", "-v", is_flag=True, help="Show every check of every host."),
+        click.option("--json", "as_json", is_flag=True, help="The findings as JSON."),
+        click.option("--run-dir", type=path, help="Where the run is to lie. Default: below runs/."),
+    ):
+        function = option(function)
+    return function
+
+
+def _machine_options(function: Any) -> Any:
+    options = [
+        click.option("--python", metavar="PATH", help="The Python of the instances."),
+        click.option("--vipu-server-host", metavar="HOST", help="V-IPU controller to reach."),
+        click.option("--vipu-server-port", type=click.IntRange(1, 65535), help="Its port."),
+        click.option("--vipu-partition", metavar="NAME", help="V-IPU partition to look for."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.group("doctor", cls=Doctor, invoke_without_command=True, subcommand_metavar="[WORKLOAD [OPTIONS]]")
+@where_options
+@_report_options
+@_machine_options
+def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any) -> None:
+    """Say what is here and what is missing, each with the fix.
+
+    \b
+    ipulaunch doctor                                       this machine, for each engine
+    ipulaunch doctor --hosts a,b                           these hosts as well
+    ipulaunch doctor cosmoflow --pod 16 --data-dir D       whether this would run here: 0 yes, 4 no
+    """
+    if _names_a_workload(click.get_current_context()):
+        return
+    asked = asked_from(values)
+    case = _case(asked, run_dir)
+    if asked.pod is not None or asked.ipus is not None:
+        engine = choose_engine(asked.engine, dry_run=False)
+        plan = plan_for(PROGRAM, asked, engine, Launch(), Training(), {}).plan
+        case = _planned(case, plan._replace(workload="any workload"), engine, asked.engine is not None)
+    elif asked.host_layout or asked.ilds or asked.oversubscribe:
+        raise UsageError("a plan is described, and no system is named", hint="give --pod 16, or a workload")
+    else:
+        case = case._replace(engines=(asked.engine,) if asked.engine else BOTH, hosts=_named(asked))
+    _show(case, as_json, verbose)
+
+
+def _names_a_workload(ctx: click.Context) -> bool:
+    """Whether a workload follows, which has options of its own; those in front of it would be lost."""
+    workload = ctx.invoked_subcommand
+    for param in ctx.command.params if workload else ():
+        if param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE:
+            flag = param.opts[0]
+            raise UsageError(f"{flag} comes after the workload", hint=f"doctor {workload} ... {flag}")
+    return workload is not None
+
+
+def _doctor_workload(workload: str) -> click.Command:
+    @click.command(workload, cls=SettingsCommand, help=f"Whether {workload} would run here, and what it lacks.")
+    @where_options
+    @_report_options
+    @engine_options
+    @settings_options(workload)
+    def doctor(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any) -> None:
+        is_chosen = engine_from(values) is not None
+        engine = choose_engine(engine_from(values), dry_run=False)
+        resolved = settings_from(workload, values, on_cpus=engine.name == OPENMPI)
+        asked = asked_from(values)
+        plan = plan_workload(resolved, asked, engine).plan
+        with contextlib.suppress(NotReadyError):  # what is not ready is found below
+            launch_workload(resolved, asked, engine, None)
+        case = _planned(_case(asked, run_dir), plan, engine, is_chosen)
+        _show(with_places(case, resolved.settings), as_json, verbose)
+
+    return doctor
+
+
+@click.command(PROGRAM)
+@where_options
+@_report_options
+@engine_options
+@program_options
+def _doctor_program(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any) -> None:
+    """Whether a PopDist program of your own would run here."""
+    names = ("ipus_per_replica", "num_replicas", "num_instances", "io_bound", "min_cores_per_instance")
+    settings = Launch(**{name: values.pop(name) for name in names})
+    asked = asked_from(values)
+    engine = choose_engine(asked.engine, dry_run=False)
+    plan = plan_for(PROGRAM, asked, engine, settings, Training(), {}).plan
+    with contextlib.suppress(NotReadyError):
+        launch_program((PROGRAM,), asked, engine, settings)
+    case = _planned(_case(asked, run_dir), plan, engine, asked.engine is not None)
+    _show(case._replace(is_own_program=True), as_json, verbose)
+
+
+def _case(asked: Asked, run_dir: Optional[Path]) -> Case:
+    """What the options say, before there is a plan."""
+    if asked.python is not None and not asked.python:
+        raise UsageError("--python is empty", hint="is the variable that it came from set?")
+    return Case(
+        python=asked.python or sys.executable,
+        run_dir=None if run_dir is None else run_dir.absolute(),
+        vipu=_vipu(asked.poprun),
+        directory=Path.cwd(),
+    )
+
+
+def _planned(case: Case, plan: Plan, engine: Engine, is_chosen: bool) -> Case:
+    engines: Tuple[str, ...] = (engine.name,) if is_chosen else BOTH
+    hosts = () if plan.hosts == ("localhost",) else plan.hosts
+    return case._replace(plan=plan, engine=engine.name, engines=engines, hosts=hosts)
+
+
+def _vipu(poprun: Any) -> Optional[Vipu]:
+    host, partition = poprun.get("vipu_server_host"), poprun.get("vipu_partition")
+    if poprun.get("offline_mode") or not (host or partition):
+        return None
+    port = poprun.get("vipu_server_port") or VIPU_PORT
+    return Vipu(host, port, partition, may_create=bool(poprun.get("update_partition")))
+
+
+def _named(asked: Asked) -> Tuple[str, ...]:
+    if asked.hosts is not None and asked.hostfile is not None:
+        raise UsageError("--hosts and --hostfile are both given", hint="give one of them")
+    if asked.hosts is not None:
+        return hostlist.parse(asked.hosts)
+    return hostlist.read_file(asked.hostfile) if asked.hostfile is not None else ()
+
+
+def _show(case: Case, as_json: bool, verbose: bool) -> None:
+    checks = diagnose(case, this_machine())
+    if as_json:
+        click.echo(json.dumps(as_data(case, checks), indent=1))
+    else:
+        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+        text = as_text(case, checks, encoding, verbose).encode(encoding, "backslashreplace").decode(encoding)
+        click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
+    if can_run(case, checks) is False:
+        missing = some(lacks(str(case.engine), checks), MOST)
+        instead = "" if case.engine == OPENMPI else "; --engine openmpi rehearses on CPUs"
+        message = f"this cannot run here with {case.engine}; missing: {missing}"
+        raise NotReadyError(message, hint=f"the report has the fixes{instead}")

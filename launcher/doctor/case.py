@@ -1,0 +1,105 @@
+"""What is to run: the doctor measures a machine against it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, List, NamedTuple, Optional, Tuple
+
+from ipulaunch.configs.run_directory import RUNS
+from ipulaunch.launcher.doctor.check import BOTH
+from ipulaunch.launcher.earlier_runs import AUTO
+from ipulaunch.topology import Plan
+
+MADE_UP, NOT_NAMED = "made up", "not named"
+
+VIPU_PORT = 8090  # poprun's own default
+
+
+class Vipu(NamedTuple):
+    """The V-IPU controller and the partition that were asked for."""
+
+    host: Optional[str] = None
+    port: int = VIPU_PORT
+    partition: Optional[str] = None
+    may_create: bool = False  # poprun is told to make or change the partition
+
+
+class Place(NamedTuple):
+    """A directory that a run reads or writes."""
+
+    name: str
+    path: Path
+    flag: str
+
+
+class Case(NamedTuple):
+    """A plan and what it takes; without a plan, whatever might be asked of this machine."""
+
+    engines: Tuple[str, ...] = BOTH  # that are looked at
+    engine: Optional[str] = None  # that the plan uses
+    plan: Optional[Plan] = None
+    python: str = sys.executable
+    run_dir: Optional[Path] = None  # None: a new one below runs/
+    writes: Tuple[Place, ...] = ()
+    reads: Tuple[Place, ...] = ()
+    samples: str = ""  # MADE_UP or NOT_NAMED, where no directory has them
+    hosts: Tuple[str, ...] = ()  # beside this machine
+    vipu: Optional[Vipu] = None
+    directory: Path = Path()  # where runs/ is
+    is_own_program: bool = False  # of the user's, which brings its own libraries
+
+    @property
+    def runs(self) -> Path:
+        """Where the runs lie, and this one will."""
+        return self.run_dir.parent if self.run_dir else self.directory / RUNS
+
+    @property
+    def instances(self) -> int:
+        """Instances of one host."""
+        return self.plan.instances_per_host if self.plan else 1
+
+    @property
+    def cores(self) -> int:
+        """Cores of the largest instance."""
+        return max(placement.cores for placement in self.plan.placements) if self.plan else 1
+
+    def looks_at(self, engine: str) -> bool:
+        return engine in self.engines
+
+    def ours(self, *engines: str) -> Tuple[str, ...]:
+        """The engines that stop where something is missing that our own workloads use."""
+        return () if self.is_own_program else engines
+
+    @property
+    def talks_over_mpi(self) -> bool:
+        """A single instance has nobody to talk to."""
+        return self.plan is None or self.plan.instances > 1
+
+
+def with_places(case: Case, settings: Any) -> Case:
+    """The case with the directories that the settings of a workload name."""
+    data, training = settings.data, settings.training
+    reads: List[Place] = []
+    for section, name, label in (
+        (data, "data_dir", "data"),
+        (data, "dataset_path", "data"),
+        (training, "checkpoint_input_dir", "checkpoints to evaluate"),
+        (training, "resume", "run to resume"),
+    ):
+        path = getattr(section, name, None)
+        if path and path != AUTO:
+            reads.append(Place(label, Path(path).absolute(), "--" + name.replace("_", "-")))
+    writes: List[Place] = []
+    for section, name, label in (
+        (training, "checkpoint_output_dir", "checkpoints"),
+        (data, "stage_dir", "staged records"),
+    ):
+        path = getattr(section, name, None)
+        if path:
+            writes.append(Place(label, Path(path).absolute(), "--" + name.replace("_", "-")))
+    samples = ""
+    if not any(place.name == "data" for place in reads):
+        needs_a_name = getattr(data, "dataset_path", "") is None and data.synthetic_data is None
+        samples = NOT_NAMED if needs_a_name else MADE_UP
+    return case._replace(reads=tuple(reads), writes=tuple(writes), samples=samples)

@@ -1,0 +1,57 @@
+"""One finding of the doctor, and how it is worded."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Sequence, Tuple
+
+from ipulaunch.launcher.redaction import MASK, is_secret, redact
+
+OK, WARNING, MISSING = "ok", "warning", "missing"
+
+POPRUN, OPENMPI = "poprun", "openmpi"
+BOTH = (POPRUN, OPENMPI)
+
+_LONGEST = 300  # characters of a finding; what other programs say can be pages
+_STYLE = r"\x1b\[[0-9;?]*[A-Za-z]"  # colours of a terminal
+_VALUE = r"([\w.-]+)=([^\s,;'\")]+)"
+_USER = r"://[^\s/@]+@"
+
+
+class Check(NamedTuple):
+    """Something that was looked at: what was found, and what to do where that is not enough."""
+
+    group: str
+    name: str
+    state: str  # OK, WARNING or MISSING
+    found: str
+    fix: str = ""
+    stops: Tuple[str, ...] = ()  # the engines that cannot work while this is missing
+
+
+def clean(check: Check) -> Check:
+    """The same finding without secrets, control characters and lines of its own."""
+    return check._replace(found=_plain(check.found)[:_LONGEST], fix=_plain(check.fix))
+
+
+def amount(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:,.0f} GiB" if size >= 100 else f"{size:.3g} GiB"
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """The first few of several names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def _plain(text: str) -> str:
+    printable = "".join(character if character.isprintable() else " " for character in re.sub(_STYLE, "", text))
+    words = " ".join(redact(printable.split()))
+    # What other programs say also has them in brackets and in addresses.
+    words = re.sub(_VALUE, lambda match: f"{match[1]}={MASK}" if is_secret(match[1]) else match[0], words)
+    return re.sub(_USER, f"://{MASK}@", words)

@@ -1,0 +1,214 @@
+"""The other hosts of a run: each is asked over ssh, all at the same time, before anything is started there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import shlex
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+
+from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.launcher.doctor.case import Case
+from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, WARNING, Check, clean
+from ipulaunch.launcher.doctor.interpreter import own_version
+from ipulaunch.launcher.doctor.places import nearest
+from ipulaunch.launcher.doctor.world import Output, World
+
+GROUP = "host "  # and its name
+_SSH = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"]
+_HOST_S, _ALL_S = 20.0, 60.0
+_AT_ONCE = 32
+_CLOCK_S = 1.0
+_SSH_FAILED = 255
+_PREFIX = "ipulaunch-doctor "
+
+# The time comes last and nothing after it: what is left is the way back.
+_QUESTION = r"""
+import json, os, sys, time
+marker, directory, data = sys.argv[1:4]
+answer = {"marker": os.path.exists(marker), "directory": os.path.isdir(directory), "python": sys.version.split()[0]}
+answer["data"] = os.access(data, os.R_OK) if data else True
+try:
+    from importlib.metadata import version
+    answer["version"] = version("ipulaunch")
+except Exception as error:
+    answer["version"] = ""
+answer["time"] = time.time()
+print("ipulaunch-doctor " + json.dumps(answer))
+sys.stdout.flush()
+os._exit(0)
+"""
+
+# What ssh says, and what helps.
+_FIXES = (
+    ("Permission denied", "ssh-copy-id {host}: ssh must work without a password"),
+    ("Host key verification failed", "ssh-keyscan {host} >> ~/.ssh/known_hosts, once you know the key is right"),
+    ("Could not resolve", "check the name, and that this machine can look it up"),
+    ("Connection refused", "start sshd on {host}, or check the port in ~/.ssh/config"),
+)
+
+
+class Shared(NamedTuple):
+    """What every host is asked about."""
+
+    python: str
+    marker: str  # a file that was just made beside the run; "" where none could be made
+    directory: str
+    data: str
+
+
+def check_hosts(case: Case, world: World) -> List[Check]:
+    """Every host but this one, in the order they are named."""
+    others = [host for host in case.hosts if not _is_here(host)]
+    checks: Dict[str, List[Check]] = {
+        host: [Check(GROUP + host, "ssh", OK, "this machine")] for host in case.hosts if _is_here(host)
+    }
+    if others and world.find("ssh") is None:
+        fix = "install an ssh client; mpirun and poprun start instances on other hosts with it"
+        return [Check(GROUP + host, "ssh", MISSING, "there is no ssh here", fix, BOTH) for host in others]
+    directory = nearest(case.runs)
+    data = next((str(place.path) for place in case.reads if place.name == "data"), "")
+    with _marker(directory) as marker:
+        checks.update(_ask_all(others, Shared(case.python, marker, str(directory), data), world))
+    return [check for host in case.hosts for check in checks[host]]
+
+
+def require_hosts(case: Case, world: World) -> None:
+    """Refuse to start where a host is not ready; for the launcher, before it starts anything."""
+    wrong = [clean(check) for check in check_hosts(case, world) if check.state == MISSING]
+    if wrong:
+        lines = [f"{check.group}: {check.name}: {check.found}" for check in wrong]
+        raise NotReadyError("; ".join(lines), hint=wrong[0].fix)
+
+
+def _ask_all(hosts: List[str], shared: Shared, world: World) -> Dict[str, List[Check]]:
+    deadline = time.monotonic() + _ALL_S
+    late = f"not asked: the others took longer than {_ALL_S:.0f} s"
+    checks = {host: [Check(GROUP + host, "ssh", MISSING, late, "look at fewer hosts", BOTH)] for host in hosts}
+    waiting = list(reversed(hosts))
+
+    def work() -> None:
+        while waiting and time.monotonic() < deadline:
+            try:
+                host = waiting.pop()
+            except IndexError:  # another was faster
+                return
+            checks[host] = ask_host(host, shared, world, min(_HOST_S, max(1.0, deadline - time.monotonic())))
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(_AT_ONCE, len(hosts)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()) + 1)
+    return dict(checks)
+
+
+def ask_host(host: str, shared: Shared, world: World, timeout_s: float) -> List[Check]:
+    """One host: reachable without a password, the same Python, version, directories and time."""
+    words = [shared.python, "-", shared.marker, shared.directory, shared.data]
+    said = world.run([*_SSH, host, " ".join(map(shlex.quote, words))], timeout_s, _QUESTION)
+    now = world.clock()
+    group = GROUP + host
+    if said.code in (None, _SSH_FAILED):
+        why = said.last_line or "ssh failed"
+        return [Check(group, "ssh", MISSING, why, _fix(host, why), BOTH)]
+    reachable = Check(group, "ssh", OK, "by ssh, without a password")
+    answer = _read(said)
+    if answer is None:
+        found = f"{shared.python}: {said.last_line or f'exit code {said.code}'}"
+        fix = (
+            "the same Python must be under the same path on every host: a shared file system, or the same installation"
+        )
+        return [reachable, Check(group, "Python", MISSING, found, fix, BOTH)]
+    return [
+        reachable,
+        Check(group, "Python", OK, f"{answer.get('python')}: {shared.python}"),
+        _version(group, str(answer.get("version", ""))),
+        _directory(group, shared, answer),
+        *_data(group, shared, answer),
+        _clock(group, answer, now),
+    ]
+
+
+def _fix(host: str, why: str) -> str:
+    fix = next((fix for sign, fix in _FIXES if sign in why), "try it by hand: ssh -o BatchMode=yes {host} true")
+    return fix.format(host=host)
+
+
+def _read(said: Output) -> Optional[Dict[str, Any]]:
+    """The answer among whatever else a login shell prints."""
+    for line in said.out.splitlines():
+        if line.startswith(_PREFIX):
+            with contextlib.suppress(ValueError):
+                answer = json.loads(line[len(_PREFIX) :])
+                return answer if isinstance(answer, dict) else None
+    return None
+
+
+def _version(group: str, theirs: str) -> Check:
+    if not theirs:
+        return Check(group, "ipulaunch", MISSING, "not installed there", "install it in that Python", BOTH)
+    if theirs != own_version():
+        found = f"{theirs}, and here {own_version()}"
+        return Check(group, "ipulaunch", MISSING, found, "install the same version on every host", BOTH)
+    return Check(group, "ipulaunch", OK, theirs)
+
+
+def _directory(group: str, shared: Shared, answer: Dict[str, Any]) -> Check:
+    fix = "put the run on a file system that all hosts share, with --run-dir"
+    if not answer.get("directory"):
+        return Check(group, "run directory", MISSING, f"{shared.directory} is not there", fix, BOTH)
+    if not shared.marker:
+        found = f"{shared.directory} is there; whether it is the same cannot be told: nothing can be written in it"
+        return Check(group, "run directory", WARNING, found, fix)
+    if not answer.get("marker"):
+        found = f"{shared.directory} is there, and is not the same as here"
+        return Check(group, "run directory", MISSING, found, fix, BOTH)
+    return Check(group, "run directory", OK, f"{shared.directory} is shared")
+
+
+def _data(group: str, shared: Shared, answer: Dict[str, Any]) -> List[Check]:
+    if not shared.data:
+        return []
+    if not answer.get("data"):
+        fix = "the data must be under the same path on every host: a shared file system, or a copy"
+        return [Check(group, "data", MISSING, f"{shared.data} cannot be read there", fix, BOTH)]
+    return [Check(group, "data", OK, shared.data)]
+
+
+def _clock(group: str, answer: Dict[str, Any], now: float) -> Check:
+    theirs = answer.get("time")
+    if not isinstance(theirs, (int, float)):
+        return Check(group, "clock", WARNING, "it does not say the time", "see date on both hosts")
+    apart = theirs - now
+    if abs(apart) > _CLOCK_S:
+        found = (
+            f"{abs(apart):.1f} s {'ahead' if apart > 0 else 'behind'}: the first failure of a run may be told wrongly"
+        )
+        return Check(group, "clock", WARNING, found, "keep the clocks set with chrony or ntp")
+    return Check(group, "clock", OK, f"within {_CLOCK_S:.0f} s of this one")
+
+
+def _is_here(host: str) -> bool:
+    name = platform.node()
+    return host in ("localhost", "127.0.0.1", name, name.split(".")[0])
+
+
+@contextlib.contextmanager
+def _marker(directory: Path) -> Iterator[str]:
+    """A file beside the run for other hosts to see, as long as they are asked: equal paths may be different disks."""
+    path = ""
+    with contextlib.suppress(OSError):
+        handle, path = tempfile.mkstemp(prefix=".ipulaunch-doctor-", dir=str(directory))
+        os.close(handle)
+    try:
+        yield path
+    finally:
+        if path:
+            Path(path).unlink()

@@ -1,0 +1,119 @@
+"""What the doctor found, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Optional
+
+import click
+
+from ipulaunch.configs.wording import counted
+from ipulaunch.launcher.doctor.case import Case
+from ipulaunch.launcher.doctor.check import MISSING, OK, WARNING, Check, some
+from ipulaunch.launcher.doctor.remote_hosts import GROUP as HOST
+
+MOST = 8  # things that are missing, named in one line
+_MARKS = ("✓", "!", "✗")
+_PLAIN_MARKS = ("+", "!", "x")  # where the terminal has no others
+_COLOURS = ("green", "yellow", "red")
+
+
+def is_needed(check: Check, case: Case) -> bool:
+    """Whether the plan cannot run without this."""
+    return case.plan is not None and case.engine in check.stops
+
+
+def lacks(engine: str, checks: Iterable[Check]) -> List[str]:
+    """What an engine cannot work without and does not have."""
+    return [_full_name(check) for check in checks if check.state == MISSING and engine in check.stops]
+
+
+def can_run(case: Case, checks: Iterable[Check]) -> Optional[bool]:
+    """Whether the plan can run here; None without a plan."""
+    return None if case.plan is None else not any(c.state == MISSING and is_needed(c, case) for c in checks)
+
+
+def as_data(case: Case, checks: List[Check]) -> Dict[str, Any]:
+    """All of it as plain data."""
+    plan = case.plan
+    engines = {engine: lacks(engine, checks) for engine in case.engines}
+    return {
+        "plan": None
+        if plan is None
+        else {
+            "workload": plan.workload,
+            "system": plan.system,
+            "engine": case.engine,
+            "instances": plan.instances,
+            "hosts": list(plan.hosts),
+        },
+        "can_run": can_run(case, checks),
+        "engines": {engine: {"ready": not missing, "missing": missing} for engine, missing in engines.items()},
+        "checks": [
+            {
+                "group": check.group,
+                "name": check.name,
+                "state": check.state,
+                "needed": is_needed(check, case),
+                "found": check.found,
+                "fix": check.fix,
+            }
+            for check in checks
+        ],
+    }
+
+
+def as_text(case: Case, checks: List[Check], encoding: str, verbose: bool = False) -> str:
+    """All of it as lines, with colours that click takes off where they do not belong."""
+    marks = _MARKS if _can_write("".join(_MARKS), encoding) else _PLAIN_MARKS
+    lines: List[str] = []
+    width = max((len(check.name) for check in checks), default=0)
+    for group in dict.fromkeys(check.group for check in checks):
+        members = [check for check in checks if check.group == group]
+        if group.startswith(HOST) and not verbose and all(check.state == OK for check in members):
+            members = [_in_short(group, members)]
+        lines.append(click.style(group, bold=True))
+        for check in members:
+            weight = _weight(check, case)
+            mark = click.style(f"{marks[weight]} {check.state:<7}", fg=_COLOURS[weight])
+            lines.append(f"  {mark}  {check.name:<{width}}  {check.found}".rstrip())
+            if check.fix and check.state != OK:
+                lines.append(f"{'':{width + 15}}fix: {check.fix}")
+        lines.append("")
+    return "\n".join([*lines, *_verdicts(case, checks)])
+
+
+def _weight(check: Check, case: Case) -> int:
+    if check.state == OK:
+        return 0
+    return 2 if check.state == MISSING and is_needed(check, case) else 1
+
+
+def _in_short(group: str, members: List[Check]) -> Check:
+    names = [check.name for check in members[1:]]
+    return Check(group, members[0].name, OK, f"{members[0].found}{'; good: ' if names else ''}{', '.join(names)}")
+
+
+def _verdicts(case: Case, checks: List[Check]) -> List[str]:
+    lines = []
+    for engine in case.engines:
+        missing = lacks(engine, checks)
+        lines.append(f"{engine}: not ready, missing: {some(missing, MOST)}" if missing else f"{engine}: ready")
+    warnings = sum(check.state == WARNING for check in checks)
+    lines += [counted(warnings, "warning")] if warnings else []
+    if case.plan is not None:
+        verdict = "can run here" if can_run(case, checks) else "cannot run here"
+        instances = counted(case.plan.instances, "instance")
+        lines.append(f"{case.plan.workload} on {case.plan.system} with {case.engine}, {instances}: {verdict}")
+    return lines
+
+
+def _full_name(check: Check) -> str:
+    return f"{check.name} of {check.group}" if check.group.startswith(HOST) else check.name
+
+
+def _can_write(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

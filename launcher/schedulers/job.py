@@ -1,0 +1,51 @@
+"""A job for a cluster: the plan, the command for it and what the scheduler is told. Rendering it needs nothing else."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Tuple
+
+from ipulaunch.configs.sites import Site
+from ipulaunch.launcher.schedulers.names import Word
+from ipulaunch.topology import Plan
+
+STOPPED = 75  # exit code of a run that was asked to stop and has written a checkpoint
+
+
+class Wishes(NamedTuple):
+    """What the scheduler is told, from the command line and the site. None is "not given"."""
+
+    account: Optional[str] = None
+    partition: Optional[str] = None
+    time_s: Optional[int] = None
+    requeue: Optional[bool] = None
+    mail_user: Optional[str] = None
+    mail_types: Tuple[str, ...] = ()
+    directives: Tuple[str, ...] = ()
+    setup: Tuple[str, ...] = ()
+    image: Optional[str] = None
+    namespace: Optional[str] = None
+    volumes: Tuple[str, ...] = ()
+    lead_s: int = 120  # between being asked to stop and the limit of time
+    nodelist: Optional[str] = None  # hosts that are asked for by name
+
+
+class ClusterJob(NamedTuple):
+    """Everything a script or a manifest says."""
+
+    name: str
+    run: str  # the directory of the run, as the job sees it
+    work_dir: str
+    plan: Plan
+    is_rehearsal: bool
+    first: Tuple[Word, ...]  # options of the ipulaunch command that starts the run
+    again: Tuple[Word, ...]  # options of the one that continues it
+    wishes: Wishes
+    site: Site
+
+    @property
+    def hosts(self) -> int:
+        return len(self.plan.hosts)
+
+    @property
+    def cores_per_instance(self) -> int:
+        return min(placement.cores for placement in self.plan.placements)

@@ -1,0 +1,235 @@
+"""Kubernetes: an IPUJob of the IPU Operator, and for rehearsals a Job or an MPIJob."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ipulaunch.configs.errors import JobError, PlanError, UsageError
+from ipulaunch.configs.manifest import manifest_text
+from ipulaunch.launcher.schedulers import script
+from ipulaunch.launcher.schedulers.job import STOPPED, ClusterJob
+from ipulaunch.launcher.schedulers.names import Expression, plain
+from ipulaunch.launcher.schedulers.record import Submitted
+from ipulaunch.launcher.schedulers.scheduler import DONE, FAILED, RUNNING, UNKNOWN, WAITING, JobState, Scheduler
+from ipulaunch.launcher.schedulers.tools import Answer, ask, must
+
+_MOST_IPUS = 64  # R15: the operator makes no larger partitions
+_LONGEST_NAME = 50  # the operators add words such as -worker-0
+_PHASES = {"Pending": WAITING, "Running": RUNNING, "Succeeded": DONE, "Failed": FAILED}
+# Conditions of Jobs and MPIJobs that hold, the last word first.
+_CONDITIONS = {"Complete": DONE, "Succeeded": DONE, "Failed": FAILED, "Running": RUNNING, "Created": WAITING}
+# Where the output of a run is.
+_LOGS = {"IPUJob": "pod/{}-worker-0", "Job": "job/{}", "MPIJob": "job/{}-launcher"}
+
+
+def render(job: ClusterJob) -> str:
+    """The manifest of the kind that fits the plan."""
+    if not job.is_rehearsal:
+        spec, kind, version = _ipu_job(job), "IPUJob", "graphcore.ai/v1alpha1"
+    elif job.hosts == 1:
+        spec, kind, version = _plain_job(job), "Job", "batch/v1"
+    else:
+        spec, kind, version = _mpi_job(job), "MPIJob", "kubeflow.org/v2beta1"
+    name = plain("dns", job.name, "the name of the job")
+    if len(name) > _LONGEST_NAME:
+        raise UsageError(f"the name {name} has {len(name)} letters, and operators leave room for {_LONGEST_NAME}")
+    if job.wishes.requeue and kind != "Job":
+        raise UsageError(f"--requeue: {kind}s are not started again", hint="submit again with --resume")
+    metadata: Dict[str, Any] = {"name": name}
+    if job.wishes.namespace:
+        metadata["namespace"] = plain("dns", job.wishes.namespace, "--namespace")
+    metadata["labels"] = {"app.kubernetes.io/managed-by": "ipulaunch"}
+    text = manifest_text({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+    return f"{script.about(job)}\n{text}"
+
+
+def _ipu_job(job: ClusterJob) -> Dict[str, Any]:
+    ipus = job.plan.ipus
+    if ipus > _MOST_IPUS:
+        raise PlanError(
+            f"{ipus} IPUs, and the IPU Operator makes partitions of at most {_MOST_IPUS} (R15)",
+            hint=f"use --ipus {_MOST_IPUS} or fewer",
+        )
+    if ipus & (ipus - 1):
+        raise PlanError(f"{ipus} IPUs are not a power of two, as partitions of the IPU Operator are (R15)")
+    if job.hosts > 1:
+        raise PlanError(
+            f"{job.hosts} hosts, and an IPUJob is written for 1 worker Pod (R15)",
+            hint=f"leave --nodes out: one Pod can have up to {_MOST_IPUS} IPUs",
+        )
+    container = {**_container(job, _shell(job, None)), "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}
+    pod = {**_pod(job, container), "hostIPC": True}
+    if job.wishes.time_s is not None:
+        pod["activeDeadlineSeconds"] = job.wishes.time_s
+    return {
+        "jobInstances": 1,
+        "ipusPerJobInstance": str(ipus),
+        "modelReplicasPerWorker": str(job.plan.replicas),
+        "workers": {"template": {"spec": pod}},
+    }
+
+
+def _plain_job(job: ClusterJob) -> Dict[str, Any]:
+    spec: Dict[str, Any] = {"backoffLimit": 0}
+    if job.wishes.requeue:
+        # A run that was stopped with a checkpoint is started again; one that failed is not.
+        stopped = {"onExitCodes": {"operator": "In", "values": [STOPPED]}, "action": "Ignore"}
+        failed = {"onExitCodes": {"operator": "NotIn", "values": [STOPPED]}, "action": "FailJob"}
+        spec = {"backoffLimit": 6, "podFailurePolicy": {"rules": [stopped, failed]}}
+    if job.wishes.time_s is not None:
+        spec["activeDeadlineSeconds"] = job.wishes.time_s
+    return {**spec, "template": {"spec": _pod(job, _container(job, _shell(job, None)))}}
+
+
+def _mpi_job(job: ClusterJob) -> Dict[str, Any]:
+    if not job.wishes.volumes:
+        raise UsageError(
+            f"{job.hosts} hosts need a directory that all of them see",
+            hint="give --volume CLAIM:/path, with the run in it",
+        )
+    policy: Dict[str, Any] = {"cleanPodPolicy": "Running", "backoffLimit": 0}
+    if job.wishes.time_s is not None:
+        policy["activeDeadlineSeconds"] = job.wishes.time_s
+    launcher = _container(job, _shell(job, Expression("--hostfile=/etc/mpi/hostfile")))
+    # Workers have no command: the operator starts their sshd.
+    worker = {name: value for name, value in _container(job, "").items() if name not in ("command", "args")}
+    small = {**launcher, "resources": {"limits": {"cpu": 1}}}
+    return {
+        "slotsPerWorker": job.plan.instances_per_host,
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "runPolicy": policy,
+        "mpiReplicaSpecs": {
+            "Launcher": {"replicas": 1, "template": {"spec": _pod(job, small)}},
+            "Worker": {"replicas": job.hosts, "template": {"spec": _pod(job, worker)}},
+        },
+    }
+
+
+def _shell(job: ClusterJob, hosts: Optional[Expression]) -> str:
+    # The image is where we are, and what becomes of signals is Kubernetes' matter: ipulaunch replaces the shell.
+    inside = job._replace(wishes=job.wishes._replace(image=None))
+    lines = [
+        *script.environment(job),
+        *script.choice(inside, hosts, None),
+        '(umask 077 && mkdir -p "$run")',
+        'exec "$@"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _container(job: ClusterJob, shell: str) -> Dict[str, Any]:
+    if job.wishes.image is None:
+        raise UsageError(
+            "Kubernetes runs images, and none is named", hint="give --container-image, with ipulaunch in it"
+        )
+    settings = job.site.kubernetes
+    limits: Dict[str, Any] = {"cpu": settings.cpu or job.plan.instances_per_host * job.cores_per_instance}
+    if settings.memory is not None:
+        limits["memory"] = plain("quantity", settings.memory, "the memory of a Pod")
+    mounts = [{"name": "devshm", "mountPath": "/dev/shm"}]
+    for index, (_, path) in enumerate(map(volume, job.wishes.volumes)):
+        mounts.append({"name": f"volume-{index}", "mountPath": path})
+    return {
+        "name": "ipulaunch",
+        "image": plain("image", job.wishes.image, "--container-image"),
+        "command": ["/bin/bash", "-c", "--"],
+        "args": [shell],
+        "resources": {"limits": limits},
+        "volumeMounts": mounts,
+    }
+
+
+def _pod(job: ClusterJob, container: Mapping[str, Any]) -> Dict[str, Any]:
+    size = plain("quantity", job.site.kubernetes.shared_memory, "the shared memory of a Pod")
+    volumes: List[Dict[str, Any]] = [{"name": "devshm", "emptyDir": {"medium": "Memory", "sizeLimit": size}}]
+    for index, (claim, _) in enumerate(map(volume, job.wishes.volumes)):
+        volumes.append({"name": f"volume-{index}", "persistentVolumeClaim": {"claimName": claim}})
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": job.wishes.lead_s,
+        "containers": [dict(container)],
+        "volumes": volumes,
+    }
+
+
+def volume(text: str) -> Sequence[str]:
+    """The claim and the path in CLAIM:/path."""
+    claim, _, path = text.partition(":")
+    return plain("dns", claim, "--volume"), plain("path", path, "--volume")
+
+
+def submit(path: str) -> Mapping[str, str]:
+    """Create the job; `create` and not `apply`, which would change a job of the same name."""
+    printed = must(["kubectl", "create", f"--filename={path}", "--output=json"], "the job")
+    try:
+        data = json.loads(printed)
+        names = data["metadata"]
+        found = {"id": names["name"], "kind": data["kind"], "namespace": names["namespace"], "uid": names["uid"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise JobError(f"kubectl took the job and did not say which it is: {error}") from error
+    return {name: str(value) for name, value in found.items()}
+
+
+def look(jobs: Sequence[Submitted]) -> Dict[str, JobState]:
+    """The jobs that are still known, and are the same ones."""
+    found = {}
+    for job in jobs:
+        data = _object(job, job.kind, job.id)
+        if data is not None and data["metadata"].get("uid") == job.uid:
+            found[job.id] = _ipu_state(job) if job.kind == "IPUJob" else _state(data)
+    return found
+
+
+def _state(data: Mapping[str, Any]) -> JobState:
+    status = data.get("status") or {}
+    holding = [c.get("type") for c in status.get("conditions") or [] if c.get("status") == "True"]
+    for name, word in _CONDITIONS.items():
+        if name in holding:
+            return JobState(word, name)
+    return JobState(RUNNING, "active") if status.get("active") else JobState(WAITING, "not started")
+
+
+def _ipu_state(job: Submitted) -> JobState:
+    pod = _object(job, "pod", f"{job.id}-worker-0")
+    if pod is None:
+        return JobState(WAITING, "no worker Pod yet")
+    phase = str((pod.get("status") or {}).get("phase"))
+    return JobState(_PHASES.get(phase, UNKNOWN), phase, str((pod.get("spec") or {}).get("nodeName") or ""))
+
+
+def _object(job: Submitted, kind: str, name: str) -> Optional[Dict[str, Any]]:
+    answer: Answer = ask(["kubectl", "get", kind, name, f"--namespace={job.namespace}", "--output=json"])
+    try:
+        data = json.loads(answer.out)
+    except ValueError:
+        data = None
+    if answer.code or not isinstance(data, dict) or not isinstance(data.get("metadata"), dict):
+        if "NotFound" in answer.err or "not found" in answer.err:
+            return None
+        raise JobError(f"kubectl does not say how {kind} {name} is: {answer.words}")
+    return data
+
+
+def cancel(job: Submitted) -> None:
+    """Delete the job, after a look whether it is still the one that we made."""
+    data = _object(job, job.kind, job.id)
+    if data is None or data["metadata"].get("uid") != job.uid:
+        raise JobError(f"{job.kind} {job.id} is not there any more")
+    argv = ["kubectl", "delete", job.kind, job.id, f"--namespace={job.namespace}", "--wait=false"]
+    must(argv, f"to delete {job.kind} {job.id}")
+
+
+def log_argv(job: Submitted, follow: bool) -> List[str]:
+    """The output of the launcher; the logs of instances lie on the volume."""
+    what = _LOGS.get(job.kind, "job/{}").format(job.id)
+    return ["kubectl", "logs", what, f"--namespace={job.namespace}", *(["--follow"] if follow else [])]
+
+
+def job_name(text: str) -> str:
+    """A name for Kubernetes, made from the name of a run."""
+    return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")
+
+
+SCHEDULER = Scheduler("manifest.yaml", render, submit, look, cancel, log_argv)

@@ -1,0 +1,56 @@
+"""What may stand in scripts and manifests: names are refused unless they are plain."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Union
+
+from ipulaunch.configs.errors import UsageError
+
+# Kind of name, what it looks like, and how that is said.
+_PATTERNS = {
+    "name": (r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "letters, digits, dots, dashes and underscores"),
+    "list": (r"[A-Za-z0-9][A-Za-z0-9._,@:-]{0,255}", "names with commas between them"),
+    "mail": (r"[A-Za-z0-9][A-Za-z0-9._+-]*@[A-Za-z0-9][A-Za-z0-9.-]*", "a mail address"),
+    "image": (r"[A-Za-z0-9./][A-Za-z0-9._/:@+-]{0,511}", "an image such as registry/name:tag"),
+    "path": (r"/[A-Za-z0-9._/+@=,~-]*", "a whole path of letters, digits and ._/+@=,~-"),
+    "file": (r"[~/A-Za-z0-9][A-Za-z0-9._/+@=,~-]*", "a path of letters, digits and ._/+@=,~-"),
+    "module": (r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,127}", "a module such as python/3.8"),
+    "dns": (r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "small letters, digits and dashes, at most 63"),
+    "quantity": (r"[0-9]{1,9}(\.[0-9]{1,3})?(Ki|Mi|Gi|Ti|k|M|G|T)?", "an amount such as 200Gi"),
+    "directive": (r"-{1,2}[A-Za-z][A-Za-z0-9 ._/+@=,:%-]{0,255}", "an option of the scheduler such as --qos=high"),
+    "partition": (r"[A-Za-z0-9](?:[A-Za-z0-9._-]|\{job_id\}){0,127}", "a name, in which {job_id} is the job's number"),
+}
+
+
+class Expression(str):
+    """Shell that stands in a script as it is; everything else is quoted."""
+
+
+Word = Union[str, Expression]
+
+
+def plain(kind: str, value: str, what: str) -> str:
+    """The value, if it is what a name of its kind looks like."""
+    pattern, meant = _PATTERNS[kind]
+    if not re.fullmatch(pattern, value, re.ASCII):
+        raise UsageError(f"{what} {value!r} is refused", hint=f"expected {meant}")
+    return value
+
+
+def one_line(text: str, what: str) -> str:
+    """The text, if it is one line that can be seen whole."""
+    if not text.isprintable():
+        raise UsageError(f"{what} {text!r} is refused", hint="expected one line, without control characters")
+    return text
+
+
+def quoted(word: Word) -> str:
+    """A word as a shell reads it back."""
+    if isinstance(word, Expression):
+        return str(word)
+    one_line(word, "the word")
+    name, equals, value = word.partition("=")
+    # --set 'data.x=a b' as one quoted word reads worse than --num-epochs=3, which needs none.
+    return f"{name}={shlex.quote(value)}" if equals and re.fullmatch(r"--[a-z-]+", name) else shlex.quote(word)

@@ -1,0 +1,124 @@
+"""The ipulaunch command of a job, with every number of the plan written out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, List, Optional
+
+from ipulaunch.configs.job import set_options
+from ipulaunch.configs.schema import leaves, plain_value, value_of
+from ipulaunch.configs.sites import Site
+from ipulaunch.configs.workloads import Resolved
+from ipulaunch.launcher.launch import Asked, Engine
+from ipulaunch.launcher.schedulers.names import plain
+from ipulaunch.topology import Plan
+
+# Written out from the plan.
+_ELSEWHERE = (
+    "launch.num_instances",
+    "launch.num_replicas",
+    "launch.ipus_per_replica",
+    "training.micro_batch_size",
+    "training.gradient_accumulation_count",
+    "training.global_batch_size",
+)
+_SIMPLE = ("int", "float", "str", "Optional[int]", "Optional[float]", "Optional[str]", "Fraction")
+
+
+def at_site(asked: Asked, site: Site, hosts: int, engine: Engine) -> Asked:
+    """What was asked for, with what the site adds where the command line is silent."""
+    poprun = dict(asked.poprun)
+    if engine.name == "poprun":
+        vipu = {f"vipu_{field.name}": getattr(site.vipu, field.name) for field in dataclasses.fields(site.vipu)}
+        subnet = site.network.subnet if hosts > 1 else None
+        for name, value in {**vipu, "host_subnet": subnet}.items():
+            if poprun.get(name) is None:
+                poprun[name] = value
+    mpi = asked.mpi_global_args
+    if hosts > 1 and site.network.interface and not mpi:
+        interface = plain("name", site.network.interface, "the network interface")
+        mpi = (f"--mca btl_tcp_if_include {interface}",)
+        if engine.name == "poprun":  # Open MPI 5, which a rehearsal may have, names the second one otherwise
+            mpi = (f"{mpi[0]} --mca oob_tcp_if_include {interface}",)
+    return asked._replace(poprun=poprun, mpi_global_args=mpi)
+
+
+def first_words(resolved: Resolved, asked: Asked, engine: Engine, plan: Plan) -> List[str]:
+    """The options that plan the same again on the cluster, whatever its hosts and defaults are."""
+    return [
+        *_plan_options(asked, engine, plan),
+        f"--num-replicas={plan.replicas}",
+        f"--ipus-per-replica={plan.ipus_per_replica}",
+        f"--micro-batch-size={plan.batch.micro_size}",
+        f"--gradient-accumulation-count={plan.batch.accumulation}",
+        "--rehearsal" if resolved.rehearsal else "--no-rehearsal",
+        *_settings(resolved),
+        *_launch_options(asked),
+    ]
+
+
+def again_words(asked: Asked, engine: Engine, plan: Plan) -> List[str]:
+    """The options of `ipulaunch resume`: settings and batches are in the run; the cores of the new hosts are not."""
+    return [*_plan_options(asked, engine, plan), *_launch_options(asked)]
+
+
+def _plan_options(asked: Asked, engine: Engine, plan: Plan) -> List[str]:
+    words = [f"--engine={engine.name}"]
+    words += [f"--pod={asked.pod}"] if asked.pod is not None else []
+    if asked.ipus is not None or asked.pod is None:
+        words.append(f"--ipus={asked.ipus or plan.ipus}")
+    words.append(f"--num-instances={plan.instances}")
+    if asked.ilds is not None or plan.ilds > 1:
+        words.append(f"--num-ilds={plan.ilds}")
+    return words
+
+
+def _settings(resolved: Resolved) -> List[str]:
+    """The given settings: under their own options where a value is one word, else through --set."""
+    options: List[str] = []
+    rest = set()
+    for leaf in leaves(type(resolved.settings)):
+        if leaf.key not in resolved.given or leaf.key in _ELSEWHERE:
+            continue
+        value = plain_value(value_of(resolved.settings, leaf.key))
+        if leaf.about["flag"] and leaf.kind in _SIMPLE and value is not None:
+            options.append(f"{leaf.about['flag']}={value}")
+        else:
+            rest.add(leaf.key)
+    more = set_options(resolved._replace(given=frozenset(rest)))  # --config NAME and --set KEY=VALUE, in pairs
+    return [f"{name}={value}" for name, value in zip(more[::2], more[1::2])] + options
+
+
+def _launch_options(asked: Asked) -> List[str]:
+    words: List[str] = []
+
+    def add(flag: str, value: Any) -> None:
+        if value is True:
+            words.append(f"--{flag}")
+        elif value is False:
+            words.append(f"--no-{flag}")
+        elif value is not None:
+            words.append(f"--{flag}={value}")
+
+    add("sdk-version", None if asked.sdk is None else ".".join(map(str, asked.sdk)))
+    for name, value in asked.poprun.items():
+        add(name.replace("_", "-"), _partition(name, value) if name == "vipu_partition" else _flag(name, value))
+    for text in asked.mpi_global_args:
+        add("mpi-global-args", text)
+    for text in asked.mpi_local_args:
+        add("mpi-local-args", text)
+    for text in asked.env:
+        add("env", text)
+    add("oversubscribe", asked.oversubscribe or None)
+    add("allow-run-as-root", asked.allow_run_as_root)
+    add("openmpi-version", asked.openmpi_version)
+    add("python", asked.python)
+    return words
+
+
+def _flag(name: str, value: Any) -> Any:
+    return value or None if name in ("offline_mode", "print_topology") else value
+
+
+def _partition(name: str, value: Optional[str]) -> Optional[str]:
+    return None if value is None else plain("partition", value, "the V-IPU partition")

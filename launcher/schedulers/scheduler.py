@@ -1,0 +1,48 @@
+"""What every scheduler can do, and the one of a name."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
+
+from ipulaunch.launcher.schedulers.job import ClusterJob
+from ipulaunch.launcher.schedulers.record import Submitted
+
+# The words for all that schedulers say of jobs.
+WAITING, RUNNING, ENDING, DONE, FAILED, CANCELLED, STOPPED, UNKNOWN = (
+    "waiting",
+    "running",
+    "ending",
+    "done",
+    "failed",
+    "cancelled",
+    "stopped",
+    "unknown",
+)
+ENDED = (DONE, FAILED, CANCELLED, STOPPED)
+
+
+class JobState(NamedTuple):
+    """How a job is, in one of our words, and what the scheduler says itself."""
+
+    word: str
+    said: str = ""
+    where: str = ""
+
+
+class Scheduler(NamedTuple):
+    """A scheduler: from a job to a text, from a text to a submission, and what becomes of it."""
+
+    file_name: str
+    render: Callable[[ClusterJob], str]
+    submit: Callable[[str], Mapping[str, str]]  # path of the script; returns what identifies the job
+    look: Callable[[Sequence[Submitted]], Dict[str, JobState]]  # by the ids of the jobs
+    cancel: Callable[[Submitted], None]
+    log_argv: Callable[[Submitted, bool], List[str]]  # empty where logs are files
+
+
+def scheduler_of(name: str) -> Scheduler:
+    """The scheduler of a name; its module is loaded when it is needed."""
+    module = importlib.import_module(f"ipulaunch.launcher.schedulers.{name}")
+    found: Scheduler = module.SCHEDULER
+    return found

@@ -1,0 +1,103 @@
+"""The shell that every job shares: the environment, the attempt, and the call of ipulaunch."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence
+
+from ipulaunch.configs.errors import UsageError
+from ipulaunch.launcher.schedulers.job import STOPPED, ClusterJob
+from ipulaunch.launcher.schedulers.names import Expression, Word, one_line, plain, quoted
+
+# Beside the script and the record of the job: a run directory is made by the run itself.
+_RUN = "$run/run"
+_PARTITION, _JOB_ID = "--vipu-partition", "{job_id}"
+
+
+def about(job: ClusterJob) -> str:
+    """What a script says of itself."""
+    return f"# {job.plan.workload} on {job.plan.system}, written by ipulaunch: {job.plan.formula}"
+
+
+# Before the first command, so that it is for the whole file: what a job sources is on the cluster.
+CHECKER = "# shellcheck disable=SC1090,SC1091"
+
+
+def environment(job: ClusterJob) -> List[str]:
+    """What the site and the user want done first."""
+    site = job.site.environment
+    lines = [f"module load {plain('module', name, 'the module')}" for name in site.modules]
+    # A tilde is for the shell to replace; nothing else in such a path is.
+    lines += [f"source {plain('file', path, 'the file to source')}" for path in site.enable]
+    lines += [one_line(line, "the line of the site") for line in site.lines]
+    lines += [one_line(line, "--setup") for line in job.wishes.setup]
+    return ["# The environment.", *lines, ""] if lines else []
+
+
+def choice(job: ClusterJob, hosts: Optional[Word], job_id: Optional[str]) -> List[str]:
+    """The call of ipulaunch as the arguments of the shell; `job_id` is what {job_id} stands for.
+
+    A job that is started again finds its run and continues it.
+    """
+    more = [hosts] if hosts else []
+    first = [job.plan.workload, *job.first, *more, Expression(f'--run-dir="{_RUN}"')]
+    again = ["resume", Expression(f'"{_RUN}"'), *job.again, *more]
+    return [
+        "set -u",
+        f"run={quoted(job.run)}",
+        f'if [ -e "{_RUN}/job.yaml" ]; then',
+        "  # Started again: the run continues at its newest checkpoint.",
+        *_folded(job, again, job_id),
+        "else",
+        *_folded(job, first, job_id),
+        "fi",
+        "",
+    ]
+
+
+def waiting(requeue: Sequence[str], timer: Sequence[str] = ()) -> List[str]:
+    """The call in the background, so that this shell can hand signals on and look at the exit code."""
+    return [
+        "stop=",
+        "woken=0",
+        "launcher=",
+        "# TERM reaches every process of the job by itself; USR1 comes to this shell alone.",
+        'trap \'stop=USR1 woken=1; [ -z "$launcher" ] || kill -USR1 "$launcher"\' USR1',
+        "trap 'stop=TERM woken=1' TERM",
+        "",
+        *timer,
+        '"$@" &',
+        "launcher=$!",
+        "",
+        "# A signal ends the waiting, not the launcher.",
+        "while true; do",
+        "  woken=0 code=0",
+        '  wait "$launcher" || code=$?',
+        '  if [ "$woken" -eq 0 ]; then break; fi',
+        "done",
+        f'if [ "$code" -eq {STOPPED} ] && [ "$stop" = USR1 ]; then',
+        *(f"  {line}" for line in requeue),
+        "fi",
+        'exit "$code"',
+    ]
+
+
+def _in_container(job: ClusterJob) -> List[Word]:
+    image = job.wishes.image
+    return [*job.site.container.command, plain("image", image, "--container-image")] if image else []
+
+
+def _with_id(word: Word, job_id: Optional[str]) -> Word:
+    name, _, value = word.partition("=")
+    if name != _PARTITION or _JOB_ID not in value:
+        return word
+    if job_id is None:
+        raise UsageError(f"{word}: jobs of this scheduler have no number", hint="name the partition")
+    return Expression(f'{name}="{value.replace(_JOB_ID, job_id)}"')
+
+
+def _folded(job: ClusterJob, words: Sequence[Word], job_id: Optional[str]) -> List[str]:
+    """The arguments of a call, with an option on each line."""
+    call = [quoted(_with_id(word, job_id)) for word in (*_in_container(job), "ipulaunch", *words)]
+    start = next((index for index, word in enumerate(call) if word.startswith("--")), len(call))
+    lines = ["  set -- " + " ".join(call[:start]), *(f"    {word}" for word in call[start:])]
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]

@@ -1,0 +1,173 @@
+"""Slurm: a script for sbatch, and what squeue and sacct say."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Mapping, Optional, Sequence
+
+from ipulaunch.configs.errors import JobError, UsageError
+from ipulaunch.launcher.schedulers import script, time_limit
+from ipulaunch.launcher.schedulers.job import ClusterJob
+from ipulaunch.launcher.schedulers.names import Expression, plain
+from ipulaunch.launcher.schedulers.record import Submitted
+from ipulaunch.launcher.schedulers.scheduler import (
+    CANCELLED,
+    DONE,
+    ENDING,
+    FAILED,
+    RUNNING,
+    STOPPED,
+    UNKNOWN,
+    WAITING,
+    JobState,
+    Scheduler,
+)
+from ipulaunch.launcher.schedulers.tools import ask, must
+
+STATES = {
+    "PENDING": WAITING,
+    "CONFIGURING": WAITING,
+    "REQUEUED": WAITING,
+    "REQUEUE_FED": WAITING,
+    "REQUEUE_HOLD": WAITING,
+    "RESV_DEL_HOLD": WAITING,
+    "SPECIAL_EXIT": WAITING,
+    "RUNNING": RUNNING,
+    "RESIZING": RUNNING,
+    "SIGNALING": RUNNING,
+    "SUSPENDED": RUNNING,
+    "STOPPED": RUNNING,
+    "COMPLETING": ENDING,
+    "STAGE_OUT": ENDING,
+    "COMPLETED": DONE,
+    "CANCELLED": CANCELLED,
+    "REVOKED": CANCELLED,
+    "PREEMPTED": STOPPED,
+    "BOOT_FAIL": FAILED,
+    "DEADLINE": FAILED,
+    "FAILED": FAILED,
+    "NODE_FAIL": FAILED,
+    "OUT_OF_MEMORY": FAILED,
+    "TIMEOUT": FAILED,
+}
+_STOPPED = "75:0"  # sacct's exit code of a job that was asked to stop and has written a checkpoint
+_LONGEST_LEAD_S = 65535
+
+
+def render(job: ClusterJob) -> str:
+    """The script for sbatch."""
+    hosts = Expression('--hosts="$SLURM_JOB_NODELIST"') if job.hosts > 1 else None
+    # Slurm puts a job that it stops itself into the queue again, if it may; after the limit of time it would not.
+    again = ['scontrol requeue "$SLURM_JOB_ID"'] if job.wishes.requeue else ['echo "stopped with a checkpoint in $run"']
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH {directive}" for directive in _directives(job)),
+        script.about(job),
+        script.CHECKER,
+        "",
+        *script.environment(job),
+        *script.choice(job, hosts, "${SLURM_JOB_ID}"),
+        *script.waiting(again),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _directives(job: ClusterJob) -> List[str]:
+    wishes, found = job.wishes, [f"--job-name={plain('name', job.name, 'the name of the job')}"]
+
+    def add(option: str, kind: str, value: Optional[str]) -> None:
+        if value is not None:
+            found.append(f"{option}={plain(kind, value, option)}")
+
+    add("--account", "name", wishes.account)
+    add("--partition", "list", wishes.partition)
+    if wishes.time_s is not None:
+        found.append(f"--time={time_limit.for_slurm(wishes.time_s)}")
+    found.append(f"--nodes={job.hosts}")
+    if wishes.nodelist is not None:
+        found.append(f"--nodelist={wishes.nodelist}")
+    found += _resources(job)
+    add("--chdir", "path", job.work_dir)
+    add("--output", "path", f"{job.run}/scheduler.log")
+    found.append("--open-mode=append")
+    if wishes.time_s is not None:
+        found.append(f"--signal=B:USR1@{min(wishes.lead_s, _LONGEST_LEAD_S)}")
+    if wishes.requeue is not None:
+        found.append("--requeue" if wishes.requeue else "--no-requeue")
+    add("--mail-user", "mail", wishes.mail_user)
+    add("--mail-type", "list", ",".join(wishes.mail_types) or None)
+    return [*found, *(plain("directive", text, "--directive") for text in wishes.directives)]
+
+
+def _resources(job: ClusterJob) -> List[str]:
+    ask_for = job.site.slurm.ask_for or ("cores" if job.is_rehearsal else "hosts")
+    if ask_for == "ipus":
+        if job.is_rehearsal:
+            return []
+        if job.plan.ipus & (job.plan.ipus - 1):
+            raise UsageError(f"--ipus {job.plan.ipus}: Slurm's plugin makes partitions of 1, 2, 4, 8 ... IPUs")
+        return [f"--ipus={job.plan.ipus}"]
+    if ask_for == "hosts":
+        return ["--exclusive"]
+    return [f"--ntasks-per-node={job.plan.instances_per_host}", f"--cpus-per-task={job.cores_per_instance}"]
+
+
+def submit(path: str) -> Mapping[str, str]:
+    """Hand the script over; the id is what Slurm calls the job from now on."""
+    printed = must(["sbatch", "--parsable", path], "the job").strip()
+    match = re.fullmatch(r"(\d+)(?:;([\w.-]+))?", printed.rpartition("\n")[2], re.ASCII)
+    if not match:
+        raise JobError(f"sbatch took the job and said {printed!r}, which is no job id", hint="look for it with squeue")
+    return {"id": match.group(1), "cluster": match.group(2) or ""}
+
+
+def look(jobs: Sequence[Submitted]) -> Dict[str, JobState]:
+    """The jobs in the queue, and from the accounting those that have left it; one question for all."""
+    found: Dict[str, JobState] = {}
+    for cluster in sorted({job.cluster for job in jobs}):
+        ids = [job.id for job in jobs if job.cluster == cluster]
+        where = [f"--clusters={cluster}"] if cluster else []
+        queue = ask(["squeue", *where, "--noheader", "--states=all", f"--jobs={','.join(ids)}", "--format=%i|%T|%N|%r"])
+        if queue.code and "Invalid job id" not in queue.err:  # what a job that is forgotten gets
+            raise JobError(f"squeue does not answer: {queue.words}")
+        found.update(_parsed(queue.out))
+        missing = [job for job in ids if job not in found]
+        if missing:
+            fields = "--format=JobID,State,NodeList,ExitCode"
+            argv = [
+                "sacct",
+                *where,
+                "--noheader",
+                "--parsable2",
+                "--allocations",
+                f"--jobs={','.join(missing)}",
+                fields,
+            ]
+            found.update(_parsed(ask(argv).out))
+    return found
+
+
+def _parsed(text: str) -> Dict[str, JobState]:
+    found: Dict[str, JobState] = {}
+    for line in text.splitlines():
+        fields = line.strip().split("|")
+        if len(fields) == 4 and fields[0].isdigit():
+            number, said, where, more = fields
+            state = said.split(" ")[0].rstrip("+")  # CANCELLED by 1000
+            word = STOPPED if state == "FAILED" and more == _STOPPED else STATES.get(state, UNKNOWN)
+            reason = f"{said} ({more})" if more not in ("", "None", "0:0") else said
+            found[number] = JobState(word, reason, "" if where.startswith("None") else where)
+    return found
+
+
+def cancel(job: Submitted) -> None:
+    """End the job; Slurm asks it with TERM first."""
+    must(["scancel", *([f"--clusters={job.cluster}"] if job.cluster else []), job.id], f"to cancel job {job.id}")
+
+
+def log_argv(job: Submitted, follow: bool) -> List[str]:
+    """Logs are files in the run directory."""
+    return []
+
+
+SCHEDULER = Scheduler("job.sh", render, submit, look, cancel, log_argv)

@@ -1,0 +1,62 @@
+#!/bin/bash
+#PBS -N cosmoflow
+#PBS -A ab12
+#PBS -q workq
+#PBS -l select=1:ncpus=128:mpiprocs=1
+#PBS -l place=scatter:excl
+#PBS -l walltime=100:00:00
+#PBS -j oe
+#PBS -o /home/me/runs/first/scheduler.log
+#PBS -r y
+#PBS -M me@example.org
+#PBS -m abe
+#PBS -l filesystems=home
+# cosmoflow on pod16, written by ipulaunch: 16 IPUs = 16 replicas x 1; 16 instances x 1 replica; global batch 16 = 1 micro-batch x 16 replicas x 1 accumulation
+# shellcheck disable=SC1090,SC1091
+
+cd /home/me || exit 4
+
+set -u
+run=/home/me/runs/first
+if [ -e "$run/run/job.yaml" ]; then
+  # Started again: the run continues at its newest checkpoint.
+  set -- ipulaunch resume "$run/run" \
+    --engine=poprun \
+    --pod=16 \
+    --num-instances=16
+else
+  set -- ipulaunch cosmoflow \
+    --engine=poprun \
+    --pod=16 \
+    --num-instances=16 \
+    --num-replicas=16 \
+    --ipus-per-replica=1 \
+    --micro-batch-size=1 \
+    --gradient-accumulation-count=1 \
+    --no-rehearsal \
+    --run-dir="$run/run"
+fi
+
+stop=
+woken=0
+launcher=
+# TERM reaches every process of the job by itself; USR1 comes to this shell alone.
+trap 'stop=USR1 woken=1; [ -z "$launcher" ] || kill -USR1 "$launcher"' USR1
+trap 'stop=TERM woken=1' TERM
+
+# PBS sends nothing before the limit of time.
+(sleep 359880 && kill -USR1 "$$") >/dev/null 2>&1 &
+
+"$@" &
+launcher=$!
+
+# A signal ends the waiting, not the launcher.
+while true; do
+  woken=0 code=0
+  wait "$launcher" || code=$?
+  if [ "$woken" -eq 0 ]; then break; fi
+done
+if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
+  echo "stopped with a checkpoint; to continue: qsub $run/job.sh"
+fi
+exit "$code"

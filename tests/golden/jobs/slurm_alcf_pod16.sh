@@ -1,0 +1,60 @@
+#!/bin/bash
+#SBATCH --job-name=first
+#SBATCH --partition=p64
+#SBATCH --time=01:00:00
+#SBATCH --nodes=1
+#SBATCH --ipus=16
+#SBATCH --chdir=/home/me
+#SBATCH --output=/home/me/runs/first/scheduler.log
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
+# cosmoflow on pod16, written by ipulaunch: 16 IPUs = 16 replicas x 1; 16 instances x 1 replica; global batch 16 = 1 micro-batch x 16 replicas x 1 accumulation
+# shellcheck disable=SC1090,SC1091
+
+# The environment.
+source /software/graphcore/poplar_sdk/3.1.0/enable
+source ~/venvs/tf2/bin/activate
+
+set -u
+run=/home/me/runs/first
+if [ -e "$run/run/job.yaml" ]; then
+  # Started again: the run continues at its newest checkpoint.
+  set -- ipulaunch resume "$run/run" \
+    --engine=poprun \
+    --pod=16 \
+    --num-instances=16 \
+    --vipu-partition="slurm_${SLURM_JOB_ID}"
+else
+  set -- ipulaunch cosmoflow \
+    --engine=poprun \
+    --pod=16 \
+    --num-instances=16 \
+    --num-replicas=16 \
+    --ipus-per-replica=1 \
+    --micro-batch-size=1 \
+    --gradient-accumulation-count=1 \
+    --no-rehearsal \
+    --vipu-partition="slurm_${SLURM_JOB_ID}" \
+    --run-dir="$run/run"
+fi
+
+stop=
+woken=0
+launcher=
+# TERM reaches every process of the job by itself; USR1 comes to this shell alone.
+trap 'stop=USR1 woken=1; [ -z "$launcher" ] || kill -USR1 "$launcher"' USR1
+trap 'stop=TERM woken=1' TERM
+
+"$@" &
+launcher=$!
+
+# A signal ends the waiting, not the launcher.
+while true; do
+  woken=0 code=0
+  wait "$launcher" || code=$?
+  if [ "$woken" -eq 0 ]; then break; fi
+done
+if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
+  echo "stopped with a checkpoint in $run"
+fi
+exit "$code"

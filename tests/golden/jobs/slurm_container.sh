@@ -1,0 +1,52 @@
+#!/bin/bash
+#SBATCH --job-name=first
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=4
+#SBATCH --chdir=/home/me
+#SBATCH --output=/home/me/runs/first/scheduler.log
+#SBATCH --open-mode=append
+# mnist on 1 IPU, written by ipulaunch: 1 IPU = 1 replica x 1; 1 instance x 1 replica; global batch 64 = 64 micro-batch x 1 replica x 1 accumulation
+# shellcheck disable=SC1090,SC1091
+
+set -u
+run=/home/me/runs/first
+if [ -e "$run/run/job.yaml" ]; then
+  # Started again: the run continues at its newest checkpoint.
+  set -- apptainer exec registry.example/ipulaunch:1.0 ipulaunch resume "$run/run" \
+    --engine=openmpi \
+    --ipus=1 \
+    --num-instances=1
+else
+  set -- apptainer exec registry.example/ipulaunch:1.0 ipulaunch mnist \
+    --engine=openmpi \
+    --ipus=1 \
+    --num-instances=1 \
+    --num-replicas=1 \
+    --ipus-per-replica=1 \
+    --micro-batch-size=64 \
+    --gradient-accumulation-count=1 \
+    --rehearsal \
+    --run-dir="$run/run"
+fi
+
+stop=
+woken=0
+launcher=
+# TERM reaches every process of the job by itself; USR1 comes to this shell alone.
+trap 'stop=USR1 woken=1; [ -z "$launcher" ] || kill -USR1 "$launcher"' USR1
+trap 'stop=TERM woken=1' TERM
+
+"$@" &
+launcher=$!
+
+# A signal ends the waiting, not the launcher.
+while true; do
+  woken=0 code=0
+  wait "$launcher" || code=$?
+  if [ "$woken" -eq 0 ]; then break; fi
+done
+if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
+  echo "stopped with a checkpoint in $run"
+fi
+exit "$code"

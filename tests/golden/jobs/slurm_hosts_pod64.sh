@@ -1,0 +1,62 @@
+#!/bin/bash
+#SBATCH --job-name=first
+#SBATCH --time=1-00:00:00
+#SBATCH --nodes=4
+#SBATCH --exclusive
+#SBATCH --chdir=/home/me
+#SBATCH --output=/home/me/runs/first/scheduler.log
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+# cosmoflow on pod64, written by ipulaunch: 64 IPUs = 64 replicas x 1; 64 instances x 1 replica; global batch 64 = 1 micro-batch x 64 replicas x 1 accumulation
+# shellcheck disable=SC1090,SC1091
+
+# The environment.
+module load python/3.8
+source /opt/poplar_sdk/enable.sh
+
+set -u
+run=/home/me/runs/first
+if [ -e "$run/run/job.yaml" ]; then
+  # Started again: the run continues at its newest checkpoint.
+  set -- ipulaunch resume "$run/run" \
+    --engine=poprun \
+    --pod=64 \
+    --num-instances=64 \
+    --mpi-global-args='--mca btl_tcp_if_include ens1f0 --mca oob_tcp_if_include ens1f0' \
+    --hosts="$SLURM_JOB_NODELIST"
+else
+  set -- ipulaunch cosmoflow \
+    --engine=poprun \
+    --pod=64 \
+    --num-instances=64 \
+    --num-replicas=64 \
+    --ipus-per-replica=1 \
+    --micro-batch-size=1 \
+    --gradient-accumulation-count=1 \
+    --no-rehearsal \
+    --mpi-global-args='--mca btl_tcp_if_include ens1f0 --mca oob_tcp_if_include ens1f0' \
+    --hosts="$SLURM_JOB_NODELIST" \
+    --run-dir="$run/run"
+fi
+
+stop=
+woken=0
+launcher=
+# TERM reaches every process of the job by itself; USR1 comes to this shell alone.
+trap 'stop=USR1 woken=1; [ -z "$launcher" ] || kill -USR1 "$launcher"' USR1
+trap 'stop=TERM woken=1' TERM
+
+"$@" &
+launcher=$!
+
+# A signal ends the waiting, not the launcher.
+while true; do
+  woken=0 code=0
+  wait "$launcher" || code=$?
+  if [ "$woken" -eq 0 ]; then break; fi
+done
+if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"

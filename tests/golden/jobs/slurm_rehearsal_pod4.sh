@@ -1,0 +1,55 @@
+#!/bin/bash
+#SBATCH --job-name=first
+#SBATCH --time=00:10:00
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=1
+#SBATCH --chdir=/home/me
+#SBATCH --output=/home/me/runs/first/scheduler.log
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+# cosmoflow on pod4, written by ipulaunch: 4 IPUs = 4 replicas x 1; 4 instances x 1 replica; global batch 4 = 1 micro-batch x 4 replicas x 1 accumulation
+# shellcheck disable=SC1090,SC1091
+
+set -u
+run=/home/me/runs/first
+if [ -e "$run/run/job.yaml" ]; then
+  # Started again: the run continues at its newest checkpoint.
+  set -- ipulaunch resume "$run/run" \
+    --engine=openmpi \
+    --pod=4 \
+    --num-instances=4
+else
+  set -- ipulaunch cosmoflow \
+    --engine=openmpi \
+    --pod=4 \
+    --num-instances=4 \
+    --num-replicas=4 \
+    --ipus-per-replica=1 \
+    --micro-batch-size=1 \
+    --gradient-accumulation-count=1 \
+    --rehearsal \
+    --run-dir="$run/run"
+fi
+
+stop=
+woken=0
+launcher=
+# TERM reaches every process of the job by itself; USR1 comes to this shell alone.
+trap 'stop=USR1 woken=1; [ -z "$launcher" ] || kill -USR1 "$launcher"' USR1
+trap 'stop=TERM woken=1' TERM
+
+"$@" &
+launcher=$!
+
+# A signal ends the waiting, not the launcher.
+while true; do
+  woken=0 code=0
+  wait "$launcher" || code=$?
+  if [ "$woken" -eq 0 ]; then break; fi
+done
+if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"

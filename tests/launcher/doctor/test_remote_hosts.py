@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Sequence
+
+import pytest
+
+from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.launcher.doctor import remote_hosts
+from ipulaunch.launcher.doctor.case import Case, Place
+from ipulaunch.launcher.doctor.check import Check
+from ipulaunch.launcher.doctor.remote_hosts import Shared, ask_host, check_hosts, require_hosts
+from ipulaunch.launcher.doctor.world import Output, World, this_machine
+
+SHARED = Shared("/opt/py", "/shared/.marker", "/shared", "/data")
+GOOD = {
+    "marker": True, "directory": True, "data": True, "python": "3.8.1", "version": version("ipulaunch"), "time": 1000.0,
+}  # fmt: skip
+
+
+def answered(**changes: Any) -> Output:
+    return Output(0, "Welcome!\nipulaunch-doctor " + json.dumps({**GOOD, **changes}) + "\n", "motd")
+
+
+@pytest.mark.parametrize(
+    ("output", "name", "state", "found", "fix"),
+    [
+        (answered(), "ssh", "ok", "without a password", ""),
+        (Output(255, "", "a@h: Permission denied (publickey,password)."), "ssh", "missing", "denied", "ssh-copy-id h"),
+        (Output(255, "", "Host key verification failed."), "ssh", "missing", "key", "ssh-keyscan h"),
+        (Output(255, "", "ssh: Could not resolve hostname h"), "ssh", "missing", "resolve", "check the name"),
+        (Output(255, "", "connect to host h port 22: Connection refused"), "ssh", "missing", "refused", "sshd on h"),
+        (Output(255, "", ""), "ssh", "missing", "ssh failed", "by hand"),
+        (Output(None, "", "no answer within 20 s"), "ssh", "missing", "no answer", "by hand"),
+        (answered(), "Python", "ok", "3.8.1: /opt/py", ""),
+        (Output(127, "", "sh: /opt/py: not found"), "Python", "missing", "not found", "same path on every host"),
+        (Output(0, "ipulaunch-doctor {nonsense"), "Python", "missing", "nonsense", "same path"),
+        (Output(0, "ipulaunch-doctor [1]"), "Python", "missing", "", "same path"),
+        (answered(), "ipulaunch", "ok", version("ipulaunch"), ""),
+        (answered(version="0.0.1"), "ipulaunch", "missing", "0.0.1, and here", "same version"),
+        (answered(version=""), "ipulaunch", "missing", "not installed", "install"),
+        (answered(), "run directory", "ok", "/shared is shared", ""),
+        (answered(marker=False), "run directory", "missing", "not the same", "--run-dir"),
+        (answered(directory=False), "run directory", "missing", "not there", "--run-dir"),
+        (answered(), "data", "ok", "/data", ""),
+        (answered(data=False), "data", "missing", "/data cannot be read", "same path"),
+        (answered(time=1000.9), "clock", "ok", "within 1 s", ""),
+        (answered(time=1003.0), "clock", "warning", "3.0 s ahead", "chrony"),
+        (answered(time=990.0), "clock", "warning", "10.0 s behind", "chrony"),
+        (answered(time="noon"), "clock", "warning", "does not say", "date"),
+    ],
+)
+def test_one_host(
+    output: Output, name: str, state: str, found: str, fix: str, make_world: Callable[..., World]
+) -> None:
+    world = make_world(says={"ssh": output}, clock=lambda: 1000.0)
+    check = {check.name: check for check in ask_host("h", SHARED, world, 5)}[name]
+    assert (check.group, check.state, found in check.found, fix in check.fix) == ("host h", state, True, True), check
+    assert check.stops == (("poprun", "openmpi") if state == "missing" else ())
+
+
+def test_ssh_is_never_allowed_to_ask(make_world: Callable[..., World]) -> None:
+    calls: List[List[str]] = []
+    ask_host("h", SHARED._replace(data="/a b"), make_world(says={"ssh": answered()}, calls=calls), 5)
+    assert calls == [
+        ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "h",
+         "/opt/py - /shared/.marker /shared '/a b'"]
+    ]  # fmt: skip
+
+
+def test_a_directory_that_cannot_be_marked_leaves_a_doubt(make_world: Callable[..., World]) -> None:
+    world = make_world(says={"ssh": answered(marker=False)})
+    checks = {check.name: check for check in ask_host("h", SHARED._replace(marker=""), world, 5)}
+    assert (checks["run directory"].state, "cannot be told" in checks["run directory"].found) == ("warning", True)
+
+
+def test_this_machine_is_not_asked(make_world: Callable[..., World], tmp_path: Path) -> None:
+    case = Case(hosts=("localhost", platform.node()), directory=tmp_path)
+    assert [check.found for check in check_hosts(case, make_world())] == ["this machine"] * 2
+
+
+def test_without_ssh_no_host_can_be_reached(make_world: Callable[..., World], tmp_path: Path) -> None:
+    checks = check_hosts(Case(hosts=("a", "b"), directory=tmp_path), make_world())
+    assert [(check.group, check.state) for check in checks] == [("host a", "missing"), ("host b", "missing")]
+
+
+def test_hosts_that_are_not_reached_in_time_are_told(
+    make_world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_hosts, "_ALL_S", 0.0)
+    (check,) = check_hosts(Case(hosts=("a",), directory=tmp_path), make_world(says={"ssh": answered()}))
+    assert (check.state, "not asked" in check.found) == ("missing", True)
+
+
+def test_hosts_are_asked_side_by_side(make_world: Callable[..., World], tmp_path: Path) -> None:
+    import threading
+
+    meeting = threading.Barrier(3)
+
+    def run(argv: Sequence[str], timeout_s: float, text: str = "") -> Output:
+        meeting.wait(10)  # all three are there at the same time, or it breaks
+        return answered()
+
+    world = make_world(says={"ssh": answered()}, run=run)
+    checks = check_hosts(Case(hosts=("a", "b", "c"), directory=tmp_path), world)
+    assert [check.group for check in checks if check.name == "ssh"] == ["host a", "host b", "host c"]
+    assert not list(tmp_path.glob(".ipulaunch-doctor-*"))
+
+
+# An ssh whose hosts are all this machine; what is special about each is in its name.
+FAKE_SSH = """#!/bin/sh
+while [ "$1" != "${1#-}" ]; do
+    case "$1" in -o) shift 2 ;; *) shift ;; esac
+done
+case "$1" in
+    locked) echo "locked: Permission denied (publickey)." >&2; exit 255 ;;
+    bare) exec env PATH=/nowhere /bin/sh -c "exec /nowhere/python" ;;
+esac
+exec /bin/sh -c "$2"
+"""
+
+
+@pytest.fixture()
+def real_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(FAKE_SSH)
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}{os.pathsep}{os.environ['PATH']}")
+    return this_machine()
+
+
+def by_host(checks: List[Check]) -> Dict[str, Dict[str, str]]:
+    found: Dict[str, Dict[str, str]] = {}
+    for check in checks:
+        found.setdefault(check.group[len("host ") :], {})[check.name] = check.state
+    return found
+
+
+def test_hosts_that_are_really_asked(real_world: World, tmp_path: Path) -> None:
+    data = tmp_path / "the data"
+    data.mkdir()
+    reads = (Place("data", data, "--data-dir"),)
+    case = Case(hosts=("good", "locked", "bare"), directory=tmp_path, reads=reads, python=sys.executable)
+    started = time.monotonic()
+    found = by_host(check_hosts(case, real_world))
+    assert found == {
+        "good": dict.fromkeys(("ssh", "Python", "ipulaunch", "run directory", "data", "clock"), "ok"),
+        "locked": {"ssh": "missing"},
+        "bare": {"ssh": "ok", "Python": "missing"},
+    }
+    assert time.monotonic() - started < 15
+    assert not list(tmp_path.glob(".ipulaunch-doctor-*"))
+
+
+def test_a_launch_is_refused_where_a_host_is_not_ready(real_world: World, tmp_path: Path) -> None:
+    require_hosts(Case(hosts=("good",), directory=tmp_path), real_world)
+    with pytest.raises(NotReadyError, match=r"host locked: ssh: .*Permission denied") as refused:
+        require_hosts(Case(hosts=("good", "locked"), directory=tmp_path), real_world)
+    assert "ssh-copy-id locked" in refused.value.hint

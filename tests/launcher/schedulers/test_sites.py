@@ -1,0 +1,122 @@
+"""Sites: the shipped ones, and those of users."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.sites import Site, read_site, shipped_sites
+
+pytestmark = pytest.mark.core
+
+Run = Callable[..., Any]
+SUBMIT = ("submit", "cosmoflow", "--pod", "16", "--dry-run")
+
+
+@pytest.mark.parametrize("name", shipped_sites())
+def test_shipped_site_says_where_its_facts_are_from(name: str) -> None:
+    text = shipped_sites()[name].read_text(encoding="utf-8")
+    assert text.startswith("# An example")
+    assert "\n# Facts " in text
+    assert f"--site {name}" in text or "--site ./my-copy.yaml" in text
+    assert read_site(name).scheduler is not None
+
+
+def test_empty_site_is_all_defaults(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").touch()
+    assert read_site(str(tmp_path / "empty.yaml")) == Site()
+
+
+def test_unknown_site_is_answered_with_the_near_one() -> None:
+    with pytest.raises(SettingsError, match="there is no site epcc-eid") as caught:
+        read_site("epcc-eid")
+    assert "did you mean epcc-eidf?" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("schedular: slurm", "my.yaml:1: schedular is not a setting"),
+        ("vipu:\n  partion: x", "my.yaml:2: vipu.partion is not a setting"),
+        ("scheduler: lsf", "my.yaml:1: scheduler is 'lsf', expected one of slurm, kubernetes, pbs"),
+        ("slurm: {ask_for: gpus}", "slurm.ask_for is 'gpus'"),
+        ("vipu: {server_port: 70000}", "vipu.server_port is 70000"),
+        ("environment: x", "expected a section"),
+        ("a: &b [1]\nc: *b", "aliases are refused"),
+        ("!!python/object:os.system {}", "is refused"),
+    ],
+)
+def test_wrong_lines_are_refused(text: str, said: str, ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text(text)
+    code, out, err = ipulaunch(*SUBMIT, "--site", "my.yaml")
+    assert (code, out) == (6, "")
+    assert said in err
+
+
+def test_missing_file(ipulaunch: Run) -> None:
+    code, _, err = ipulaunch(*SUBMIT, "--site", "./none.yaml")
+    assert code == 6
+    assert "there is no file none.yaml" in err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "environment: {modules: ['x; reboot']}",
+        "environment: {enable: ['/a b']}",
+        "environment: {enable: ['$(reboot)']}",
+        'environment: {lines: ["a\\nb"]}',
+        "vipu: {partition: '$(reboot)'}",
+        "vipu: {partition: 'a{other}'}",
+        "defaults: {account: 'a b'}",
+        "defaults: {directives: ['reboot']}",
+        "container: {image: 'a b'}",
+    ],
+)
+def test_hostile_sites_are_refused(text: str, ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text(text)
+    code, out, _ = ipulaunch(*SUBMIT, "--scheduler", "slurm", "--site", "my.yaml")
+    assert (code, out) == (2, "")
+
+
+def test_command_line_wins_over_the_site(ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text(
+        "scheduler: pbs\ndefaults: {account: a, partition: p, time: '10:00:00', requeue: true}\nvipu: {partition: v}\n"
+    )
+    out = ipulaunch(*SUBMIT, "--site", "my.yaml").out
+    assert "#PBS -A a\n#PBS -q p\n" in out
+    assert "    --vipu-partition=v \\\n" in out
+    more = ("--scheduler", "slurm", "--account", "b", "--time", "30", "--no-requeue", "--vipu-partition", "w")
+    out = ipulaunch(*SUBMIT, "--site", "my.yaml", *more).out
+    for line in ("--account=b", "--partition=p", "--time=00:30:00", "--no-requeue"):
+        assert f"#SBATCH {line}\n" in out
+    assert "    --vipu-partition=w \\\n" in out
+
+
+def test_plugin_is_asked_for_ipus_only_where_it_is(ipulaunch: Run) -> None:
+    assert "#SBATCH --ipus=16\n" in ipulaunch(*SUBMIT, "--site", "alcf-bow-pod64").out
+    assert "--ipus=16" not in ipulaunch(*SUBMIT, "--site", "host-mapping").out
+    assert "--ipus=16" not in ipulaunch(*SUBMIT, "--scheduler", "slurm").out
+
+
+def test_number_of_a_job_stands_for_its_placeholder(ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("vipu: {partition: 'a_{job_id}_b'}")
+    site = ("--site", "my.yaml", "--scheduler")
+    assert '    --vipu-partition="a_${SLURM_JOB_ID}_b" \\\n' in ipulaunch(*SUBMIT, *site, "slurm").out
+    assert '    --vipu-partition="a_${PBS_JOBID%%.*}_b" \\\n' in ipulaunch(*SUBMIT, *site, "pbs").out
+    code, _, err = ipulaunch(*SUBMIT, *site, "kubernetes", "--container-image", "x")
+    assert code == 2
+    assert "jobs of this scheduler have no number" in err
+
+
+def test_network_is_named_for_several_hosts_only(ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("scheduler: slurm\nnetwork: {interface: ib0, subnet: 10.1.5.0/24}")
+    one = ipulaunch(*SUBMIT, "--site", "my.yaml").out
+    two = ipulaunch(*SUBMIT, "--site", "my.yaml", "--nodes", "2").out
+    assert "ib0" not in one
+    assert "10.1" not in one
+    assert "--mpi-global-args='--mca btl_tcp_if_include ib0 --mca oob_tcp_if_include ib0'" in two
+    assert "--host-subnet=10.1.5.0/24" in two

@@ -1,0 +1,143 @@
+"""Estimators on IPUs: the SDK's own, with the device of the settings and the model of the network."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List
+
+import tensorflow as tf
+
+from ipulaunch.configs.estimators import PIPELINED
+from ipulaunch.topology.networks import network_of
+from ipulaunch.workers.backends.ipu_device import stage_proportions
+from ipulaunch.workers.backends.ipu_environment import engine_options
+from ipulaunch.workers.backends.ipu_model import device_type
+from ipulaunch.workers.backends.ipu_refusals import ipus_needed
+from ipulaunch.workers.backends.ipu_validation import padded
+from ipulaunch.workers.estimators.chain import Stage, in_turn, make_chain
+from ipulaunch.workers.estimators.fields import named
+from ipulaunch.workers.estimators.metrics import make_metrics
+from ipulaunch.workers.estimators.optimizers import make_optimizer
+from ipulaunch.workers.instance import Instance
+from ipulaunch.workers.measures import measures_of
+
+
+class IpuEstimators:
+    """Makes Estimators for the IPUs of this instance. What they call a step is a micro-batch of every replica."""
+
+    def __init__(self, at: Instance) -> None:
+        self.at, self.settings = at, at.job.settings
+        self.sdk, self.device = at.backend.sdk, at.backend.device
+        self.measures = measures_of(self.settings)
+        self.is_pipelined = self.settings.api == PIPELINED
+        if self.settings.device.profile:
+            at.backend.reports.mkdir(parents=True, exist_ok=True)
+            os.environ.update(engine_options(at.backend.reports, os.environ))
+
+    def updates_per_run(self, updates_per_call: int) -> int:
+        """Weight updates between two returns to the host."""
+        return updates_per_call
+
+    def evaluation_steps(self, steps: int) -> int:
+        """How many steps evaluation is padded to: a pipeline takes whole accumulations."""
+        turn = self.at.batch.accumulation if self.is_pipelined else 1
+        return -(-steps // turn) * turn
+
+    def mean_loss(self, loss: float, updates_per_call: int) -> float:
+        """The loss over our replicas, from what the Estimator tells.
+
+        At the end of a loop the SDK sums over the replicas of all instances and divides by those of this one.
+        """
+        is_summed = not self.is_pipelined and self.at.place.local_replicas > 1 and updates_per_call > 1
+        return loss / self.at.place.instances if is_summed else loss
+
+    def make(self, given: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
+        """An Estimator that runs so many steps in a device call."""
+        ipu, device, place = self.sdk.ipu, self.device, self.at.place
+        config = device.config
+        rounding = device.training_rounding if is_training else device.no_rounding
+        config.floating_point_behaviour.esr = rounding
+        on_ipus = ipu.ipu_run_config.IPURunConfig(
+            iterations_per_loop=steps_per_call,
+            ipu_options=config,
+            num_replicas=place.local_replicas,
+            num_shards=ipus_needed(self.settings.pipeline),
+            prefetch_depth=self.settings.device.prefetch_depth,
+        )
+        run_config = ipu.ipu_run_config.RunConfig(ipu_run_config=on_ipus, **given)
+        if self.is_pipelined:
+            return ipu.ipu_pipeline_estimator.IPUPipelineEstimator(self._pipeline, config=run_config)
+        return ipu.ipu_estimator.IPUEstimator(self._model, config=run_config)
+
+    def training_feed(self, stream: tf.data.Dataset) -> tf.data.Dataset:
+        return named(_of_the_device(stream), self.at.batch.micro_size)
+
+    def evaluation_feed(self, stream: tf.data.Dataset, micro_size: int, more: int) -> tf.data.Dataset:
+        """The stream and so many micro-batches more, which count nothing."""
+        return named(padded(_of_the_device(stream), more), micro_size)
+
+    def _stages(self, mode: str) -> List[Stage]:
+        return make_chain(
+            network_of(self.settings),
+            self.settings.pipeline.splits,
+            lambda rate, name: tf.keras.layers.Dropout(rate, name=name),
+            self.measures,
+            half_volume_pools=True,
+            is_training=mode == tf.estimator.ModeKeys.TRAIN,
+        )
+
+    def _optimizer(self) -> Any:
+        """The optimizer, which averages over all replicas of all instances where there are several."""
+        ipu, optimizer = self.sdk.ipu, make_optimizer(self.settings, self.at.batch)
+        if self.at.batch.replicas == 1:
+            return optimizer
+        return ipu.optimizers.cross_replica_optimizer.CrossReplicaOptimizer(optimizer)
+
+    def _model(self, features: Dict[str, Any], mode: str) -> Any:
+        ipu = self.sdk.ipu
+        found = in_turn(self._stages(mode), features)
+        if mode != tf.estimator.ModeKeys.TRAIN:
+            metrics = (make_metrics(self.measures), list(found))
+            return ipu.ipu_estimator.IPUEstimatorSpec(mode, loss=tf.reduce_mean(found[0]), eval_metrics=metrics)
+        train_op = self._optimizer().minimize(found)  # the SDK counts the steps itself
+        loss = found
+        if self.at.batch.replicas > 1:  # a loop of one step would tell that of the first replica
+            loss = ipu.ops.cross_replica_ops.cross_replica_mean(loss)
+        return ipu.ipu_estimator.IPUEstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def _pipeline(self, mode: str) -> Any:
+        ipu, pipelining_ops, pipeline = self.sdk.ipu, self.sdk.pipelining_ops, self.settings.pipeline
+        schedules = {
+            "Grouped": pipelining_ops.PipelineSchedule.Grouped,
+            "Interleaved": pipelining_ops.PipelineSchedule.Interleaved,
+            "Sequential": pipelining_ops.PipelineSchedule.Sequential,
+        }
+        options = [
+            pipelining_ops.PipelineStageOptions(
+                convolution_options={"availableMemoryProportion": convolutions},
+                matmul_options={"availableMemoryProportion": matmuls},
+            )
+            for convolutions, matmuls in stage_proportions(self.settings.device, pipeline.stages)
+        ]
+        metrics = make_metrics(self.measures)
+        return ipu.ipu_pipeline_estimator.IPUPipelineEstimatorSpec(
+            mode,
+            computational_stages=self._stages(mode),
+            gradient_accumulation_count=self.at.batch.accumulation,
+            eval_metrics_fn=lambda *values: {**metrics(*values), "loss": tf.reduce_mean(values[0])},
+            optimizer_function=lambda loss: pipelining_ops.OptimizerFunctionOutput(self._optimizer(), loss),
+            device_mapping=list(pipeline.device_mapping or range(pipeline.stages)),
+            reduction_method=self.sdk.reduction_method.RUNNING_MEAN,
+            pipeline_schedule=schedules[pipeline.schedule],
+            offload_weight_update_variables=self.settings.device.optimizer_state_offloading,
+            forward_propagation_stages_poplar_options=options or None,
+            backward_propagation_stages_poplar_options=options or None,
+        )
+
+
+def _of_the_device(stream: tf.data.Dataset) -> tf.data.Dataset:
+    """A stream with inputs of a type that the IPU has."""
+    kind = device_type(stream.element_spec[0].dtype)
+    if kind == stream.element_spec[0].dtype:
+        return stream
+    return stream.map(lambda inputs, *rest: (tf.cast(inputs, kind), *rest))

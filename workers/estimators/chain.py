@@ -1,0 +1,77 @@
+"""A network as functions, one for each pipeline stage, from the fields of a micro-batch to its loss or its measures."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import tensorflow as tf
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.topology.network import Layer, Network
+from ipulaunch.workers.measures import Measure
+from ipulaunch.workers.models.build import make_layers
+
+Made = Tuple[Layer, Any]
+Stage = Callable[..., Any]
+
+
+def make_chain(
+    network: Network,
+    splits: Sequence[str],
+    dropout: Callable[[float, str], Any],
+    measures: Sequence[Measure],
+    *,
+    half_volume_pools: bool,
+    is_training: bool,
+) -> List[Stage]:
+    """The stages. The first takes `inputs`, `targets` and `weights`, the others what the one before them returns.
+
+    The last returns in training the mean loss, otherwise every measure of every sample, and then the weights.
+    """
+    _refuse_statistics(network)
+    parts: List[List[Made]] = [[]]
+    for layer, made in make_layers(network, dropout, half_volume_pools):
+        parts[-1].append((layer, made))
+        if layer.name in splits:
+            parts.append([])
+
+    def last(outputs: Any, targets: Any, weights: Any) -> Any:
+        if is_training:
+            return tf.reduce_mean(measures[0].of(targets, outputs) * weights)
+        return (*(measure.of(targets, outputs) for measure in measures), weights)
+
+    first = network.layers[0].name
+    names = [first, *(part[-1][0].name for part in parts[:-1])]
+    stages = [_stage(part, name, is_training) for part, name in zip(parts, names)]
+    end = stages.pop()
+    return [*stages, lambda inputs, targets, weights: last(*end(inputs, targets, weights))]
+
+
+def _stage(part: Sequence[Made], first: str, is_training: bool) -> Stage:
+    def run(inputs: Any, targets: Any, weights: Any) -> Any:
+        values: Dict[str, Any] = {first: inputs}
+        outputs = inputs
+        for layer, made in part:
+            read = [values[source] for source in layer.inputs]
+            given = {"training": is_training} if layer.kind == "dropout" else {}
+            outputs = made(read if len(read) > 1 else read[0], **given)
+            values[layer.name] = outputs
+        return outputs, targets, weights
+
+    return run
+
+
+def _refuse_statistics(network: Network) -> None:
+    if any(layer.kind == "batch_norm" for layer in network.layers):
+        raise SettingsError(
+            f"{network.name} has batch statistics, which an Estimator does not carry from update to update",
+            hint="use --model cifar_cnn, or --norm-layer group_norm",
+        )
+
+
+def in_turn(stages: Sequence[Stage], fields: Dict[str, Any]) -> Any:
+    """What the stages give when each runs after the one before it."""
+    values = stages[0](**fields)
+    for stage in stages[1:]:
+        values = stage(*values)
+    return values

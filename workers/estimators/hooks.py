@@ -1,0 +1,115 @@
+"""What happens between the device calls of an Estimator: its progress is told, and its checkpoints are written."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable, List, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from ipulaunch.configs.errors import JobError, StoppedError
+from ipulaunch.topology.host_events import HostEvents
+from ipulaunch.workers.instance import Instance
+from ipulaunch.workers.progress import Progress
+
+
+class Outside:
+    """Runs functions outside of an Estimator's graph, where the summaries and sums of the host are not allowed."""
+
+    def __init__(self) -> None:
+        self.thread = ThreadPoolExecutor(1)  # graphs are entered by thread
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self.thread.submit(function, *arguments).result()
+
+    def close(self) -> None:
+        self.thread.shutdown()
+
+
+class Watch(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
+    """Tells the progress of every device call; a request to stop ends the training, with a checkpoint."""
+
+    def __init__(
+        self,
+        at: Instance,
+        progress: Progress,
+        runs_per_call: int,
+        mean_loss: Callable[[float], float],
+        outside: Outside,
+    ) -> None:
+        self.at, self.progress, self.runs_per_call = at, progress, runs_per_call
+        self.mean_loss, self.outside = mean_loss, outside
+        self.losses: List[float] = []
+        self.calls = 0
+        self.stopped: Optional[StoppedError] = None
+
+    def begin(self) -> None:
+        self.loss = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.LOSSES)[-1]
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self.progress.on_epoch_begin(0)
+
+    def before_run(self, run_context: Any) -> Any:
+        return tf.compat.v1.train.SessionRunArgs(self.loss)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.losses.append(float(run_values.results))
+        if len(self.losses) < self.runs_per_call:
+            return
+        loss, self.losses = self.mean_loss(sum(self.losses) / len(self.losses)), []
+        self.calls += 1
+        try:
+            self.outside(self._tell, loss)
+        except StoppedError as stopped:
+            self.stopped = stopped
+            run_context.request_stop()
+
+    def _tell(self, loss: float) -> None:
+        place = self.at.place
+        if place.instances > 1:
+            loss = float(self.at.backend.collective.sum(np.array([loss]))[0]) / place.instances
+        if not math.isfinite(loss):
+            raise JobError(
+                f"the loss is not finite any more after update {self.progress.updates}: {loss}",
+                hint="lower the learning rate; the last good state is the newest checkpoint",
+            )
+        steps = self.calls * self.progress.events.updates_per_call * self.at.backend.steps_per_update
+        self.progress.on_train_batch_end(steps - 1, {"loss": loss})
+
+
+class Save(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
+    """Writes checkpoints after the updates at which they are due, and at the end.
+
+    TensorFlow's own hook looks before the SDK has counted the steps of a device call: its checkpoints would be named,
+    and continued, a call too early. So this one looks before the next call begins.
+    """
+
+    def __init__(self, at: Instance, directory: Path, events: HostEvents) -> None:
+        self.at, self.directory, self.events = at, directory, events
+        self.saved_step = -1
+
+    def begin(self) -> None:
+        self.step = tf.compat.v1.train.get_global_step()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self.saved_step = int(session.run(self.step))  # what it begins with is there, or can be made again
+
+    def before_run(self, run_context: Any) -> None:
+        step = int(run_context.session.run(self.step))
+        if step != self.saved_step and self.events.saves_at(step // self.at.batch.accumulation):
+            self._save(run_context.session, step)
+
+    def end(self, session: Any) -> None:
+        step = int(session.run(self.step))
+        if step != self.saved_step:
+            self._save(session, step)
+
+    def _save(self, session: Any, step: int) -> None:
+        (saver,) = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS)
+        saver.save(session, str(self.directory / "model.ckpt"), global_step=step, write_meta_graph=False)
+        self.saved_step = step
+        path = str(self.directory / f"model.ckpt-{step}")
+        self.at.records.event("checkpoint", path=path, update=step // self.at.batch.accumulation)
