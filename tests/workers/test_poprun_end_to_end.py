@@ -121,7 +121,8 @@ WORKLOADS = {
     ),
     "ResNet-50 on 4 IPUs x 4 replicas": (
         *("imagenet", "--pod", "16", "--config", "resnet50_16ipus_8k_bn_pipeline", "--rehearsal"),
-        *("--num-instances", "1", "--num-epochs", "1", "--n-train", "64", "--n-valid", "10", "--micro-batch-size", "2"),
+        *("--num-instances", "1", "--num-epochs", "1", "--n-train", "128", "--n-valid", "10"),
+        *("--micro-batch-size", "4"),
     ),
     "MNIST on one IPU": (*("mnist", "--rehearsal", "--n-train", "256", "--n-valid", "100", "--num-epochs", "1"),),
 }
