@@ -61,6 +61,11 @@ class RunDirectory:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to continue from; whether it is whole, only a reader can tell."""
+        return any(self.checkpoints.glob("update-*"))
+
     def curves(self, ending: str) -> Path:
         return self.path / f"curves.{ending}"
 

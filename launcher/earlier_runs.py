@@ -21,15 +21,12 @@ def with_resume(resolved: Resolved) -> Resolved:
     found = newest_run(resolved.workload) if asked == AUTO else Path(asked)
     if found is not None and not found.is_dir():
         raise DataError(f"there is no run or checkpoint {asked}", hint="name a run directory, or use --resume auto")
+    given = resolved.given if found else resolved.given - {"training.resume"}
     training = dataclasses.replace(resolved.settings.training, resume=str(found.absolute()) if found else None)
-    return resolved._replace(settings=dataclasses.replace(resolved.settings, training=training))
+    return resolved._replace(settings=dataclasses.replace(resolved.settings, training=training), given=given)
 
 
 def newest_run(workload: str) -> Optional[Path]:
     """The newest run of a workload here that has written a checkpoint."""
     runs: List[Path] = sorted(Path(RUNS).glob(f"{workload}-*"), key=lambda path: path.stat().st_mtime)
-    return next((path for path in reversed(runs) if _has_checkpoint(path)), None)
-
-
-def _has_checkpoint(path: Path) -> bool:
-    return any(RunDirectory(path).checkpoints.glob("update-*"))
+    return next((path for path in reversed(runs) if RunDirectory(path).has_checkpoint), None)

@@ -10,8 +10,7 @@ from ipulaunch.configs.wording import counted
 from ipulaunch.configs.workload import WorkloadSettings
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.topology import Plan
-from ipulaunch.topology.batch import updates_per_epoch
-from ipulaunch.topology.host_events import HostEvents, host_events
+from ipulaunch.topology.host_events import HostEvents, events_of
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.rules import IPUS_PER_REPLICA
 from ipulaunch.topology.splits import balance, check_splits, efficiency, stage_costs
@@ -47,8 +46,10 @@ def check_pipeline(settings: Any) -> None:
 def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
     """Look at the settings of a workload under a plan; refuses what cannot work."""
     settings: Any = resolved.settings
-    events, warnings = _events(settings, plan)
+    events, warnings = events_of(settings.training, settings.data.n_train, plan.batch)
     _check_replicas(settings, plan)
+    if settings.pipeline.splits and "pipeline.validation_model" in resolved.given:
+        _check_validation(settings)
     lines, pipeline_warnings, notes = _pipeline(settings, plan)
     lines.append(Finding("host", _calls(events) if settings.training.training else "no training, only validation"))
     ipu_only = ", ".join(_ipu_only(resolved))
@@ -59,18 +60,12 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
     return Findings(tuple(lines), (*settings.warnings, *pipeline_warnings, *warnings), tuple(notes))
 
 
-def _events(settings: Any, plan: Plan) -> Tuple[HostEvents, List[str]]:
-    training = settings.training
-    if not training.training:
-        return HostEvents(0, 1, log_every=0, checkpoint_every=0, first_checkpoint=0, updates_per_call=1), []
-    whole = updates_per_epoch(settings.data.n_train, plan.batch, training.remainder)
-    return host_events(
-        training.num_epochs,
-        training.weight_updates_per_epoch or whole,
-        training.logs_per_epoch,
-        training.ckpts_per_epoch,
-        training.first_ckpt_epoch,
-    )
+def _check_validation(settings: WorkloadSettings) -> None:
+    if settings.training.validation and not settings.pipeline.validation_model:
+        raise SettingsError(
+            "a pipelined model validates on its pipeline stages: replicas and IPUs per replica never change in a run",
+            hint="leave --no-pipeline-validation-model out, or use --no-validation",
+        )
 
 
 def _calls(events: HostEvents) -> str:

@@ -81,7 +81,7 @@ def _stopped(run: RunDirectory, stopped_by: Optional[int]) -> Verdict:
 
 
 def _how_to_resume(run: RunDirectory) -> Tuple[str, ...]:
-    if not any(run.checkpoints.glob("update-*")):
+    if not run.has_checkpoint:
         return ()
     return (f"resume: ipulaunch resume {shlex.quote(str(run.path))}",)
 

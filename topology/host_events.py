@@ -7,7 +7,9 @@ from fractions import Fraction
 from typing import List, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.sections import Training
 from ipulaunch.configs.wording import counted
+from ipulaunch.topology.batch import Batch, updates_per_epoch
 from ipulaunch.topology.rules import divisors
 
 
@@ -37,6 +39,19 @@ class HostEvents(NamedTuple):
         """Whether a checkpoint is written after this update."""
         since = update - self.first_checkpoint
         return self.checkpoint_every > 0 and since >= 0 and since % self.checkpoint_every == 0
+
+
+def events_of(training: Training, samples: int, batch: Batch) -> Tuple[HostEvents, List[str]]:
+    """When the host acts in a training on so many samples, if there is one; and the warnings."""
+    if not training.training:
+        return HostEvents(0, 1, log_every=0, checkpoint_every=0, first_checkpoint=0, updates_per_call=1), []
+    return host_events(
+        training.num_epochs,
+        training.weight_updates_per_epoch or updates_per_epoch(samples, batch, training.remainder),
+        training.logs_per_epoch,
+        training.ckpts_per_epoch,
+        training.first_ckpt_epoch,
+    )
 
 
 class _Kind(NamedTuple):

@@ -14,7 +14,7 @@ from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.source import Source
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology.batch import updates_per_epoch
-from ipulaunch.topology.host_events import HostEvents, host_events
+from ipulaunch.topology.host_events import HostEvents, events_of
 from ipulaunch.workers import checkpoints
 from ipulaunch.workers.history import History
 from ipulaunch.workers.instance import Instance
@@ -24,16 +24,7 @@ from ipulaunch.workers.state import TrainingState
 
 def plan_events(at: Instance, source: Source) -> HostEvents:
     """When the host will hear of the training, if there is one; what was rounded is told."""
-    training = at.job.settings.training
-    if not training.training:
-        return HostEvents(0, 1, log_every=0, checkpoint_every=0, first_checkpoint=0, updates_per_call=1)
-    events, warnings = host_events(
-        training.num_epochs,
-        training.weight_updates_per_epoch or updates_per_epoch(source.samples, at.batch, training.remainder),
-        training.logs_per_epoch,
-        training.ckpts_per_epoch,
-        training.first_ckpt_epoch,
-    )
+    events, warnings = events_of(at.job.settings.training, source.samples, at.batch)
     for warning in warnings:
         at.records.event("warning", message=warning)
     return events

@@ -52,7 +52,7 @@ def test_named_run_becomes_a_whole_path(runs: Path, ipulaunch: Run) -> None:
 
 
 def test_auto_without_a_run_starts_anew(ipulaunch: Run) -> None:
-    assert resumed(ipulaunch, "--resume", "auto") == "--backend ipu --set training.resume=null"
+    assert resumed(ipulaunch, "--resume", "auto") == "--backend ipu"
 
 
 def test_run_that_is_not_there_is_refused(ipulaunch: Run) -> None:

@@ -296,3 +296,10 @@ def test_stages_that_cannot_be_suggested(words: str, code: int, said: str, ipula
     result = ipulaunch(*words.split())
     assert (result.code, result.out) == (code, "")
     assert said in result.err
+
+
+def test_validation_off_the_stages_is_refused(ipulaunch: Run) -> None:
+    words = ["imagenet", "--pod", "16", "--config", "resnet50_16ipus_8k_bn_pipeline", "--no-pipeline-validation-model"]
+    code, _, err = ipulaunch(*words, "--dry-run")
+    assert code == 6 and "a pipelined model validates on its pipeline stages" in err
+    assert ipulaunch(*words, "--no-validation", "--dry-run").code == 0
