@@ -5,11 +5,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 EXTRAS ?= cpu,test
 
+# Tests that start instances use all cores themselves, and bound how long these take: they run one after another.
+IN_PARALLEL ?= --numprocesses auto --maxprocesses 8 --dist worksteal
+
 # Any of the three stacks, in an environment of its own; `find` prints nothing where the interpreter is missing.
 TWIN_PYTHON ?= $(shell .ci/find-python 3.8)
 NEWEST_PYTHON ?= $(shell .ci/find-python 3.13 3.12)
 
-.PHONY: help demo test test-core test-twin test-newest core-twin core-newest lint learn clean
+.PHONY: help demo test test-core faults test-hosts test-slurm test-twin test-newest core-twin core-newest lint learn fuzz clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -18,10 +21,23 @@ demo: $(VENV)/.ready ## rehearse CosmoFlow for a POD16 on this machine
 	$(BIN)/ipulaunch cosmoflow --pod 16
 
 test: $(VENV)/.ready ## the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not mpi and not slurm and not hosts"
+	$(BIN)/python -m pytest -m mpi
 
 test-core: $(VENV)/.ready ## the subset that every stack must pass
-	$(BIN)/python -m pytest -m core
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m "core and not mpi"
+	$(BIN)/python -m pytest -m "core and mpi"
+
+faults: $(VENV)/.ready ## every row of the fault table three times, as root; FAULT_TABLE=docs/faults.md keeps what it measures
+	FAULT_ROUNDS=3 $(BIN)/python -m pytest tests/faults/test_faults.py
+
+test-hosts: $(VENV)/.ready ## rehearsals across hosts made of network namespaces, as root
+	.ci/install-sshd
+	$(BIN)/python -m pytest -m hosts tests/hosts
+
+test-slurm: $(VENV)/.ready ## jobs on a real Slurm of one node, on loopback
+	.ci/install-slurm
+	$(BIN)/python -m pytest -m slurm tests/slurm
 
 test-twin: ## the whole suite as on a POD: Python 3.8, TensorFlow 2.6.3
 	$(call on_stack,$(TWIN_PYTHON),.venv-twin,3.8,test)
@@ -47,7 +63,10 @@ lint: ## ruff and mypy
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
 
-learn: $(VENV)/.ready ## train on small made sets and check that it learns
+fuzz: $(VENV)/.ready ## more than 100,000 hostile files, new ones each time, in some minutes
+	FUZZ_CASES=4500 $(BIN)/python -m pytest -q tests/fuzz
+
+learn: $(VENV)/.ready ## train on small synthetic sets and check that the models learn
 	$(BIN)/python benchmarks/learn.py
 
 clean: ## remove what make made

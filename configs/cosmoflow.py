@@ -22,11 +22,12 @@ class CosmoflowModel:
         choices=("cosmoflow", "cosmoflow_v1"),
     )
     conv_size: int = setting(
-        16, "channels of the first block; doubled in each further one, except in the first version",
+        16, "channels of the first block; doubled in each following one, except in the first version",
         flag="--conv-size", at_least=1,
     )  # fmt: skip
     kernel_size: int = setting(2, "side of the convolution kernels", flag="--kernel-size", at_least=1)
-    n_conv_layers: int = setting(5, "convolution blocks", flag="--n-conv-layers", at_least=1)
+    # Each block halves the volume: 20 of them need a million voxels along an edge.
+    n_conv_layers: int = setting(5, "convolution blocks", flag="--n-conv-layers", at_least=1, at_most=20)
     fc1_size: int = setting(128, "units of the first dense layer", flag="--fc1-size", at_least=1)
     fc2_size: int = setting(64, "units of the second dense layer", flag="--fc2-size", at_least=1)
     hidden_activation: str = setting(
@@ -38,7 +39,9 @@ class CosmoflowModel:
     pooling_type: str = setting(
         "MaxPool3D", "how a block halves the volume", flag="--pooling-type", choices=("MaxPool3D", "AveragePooling3D")
     )
-    dropout: float = setting(0.2, "share of the dense units dropped in training", flag="--dropout", at_least=0, below=1)
+    dropout: float = setting(
+        0.2, "fraction of the dense units dropped in training", flag="--dropout", at_least=0, below=1
+    )
 
 
 @dataclass(frozen=True)
@@ -47,28 +50,33 @@ class CosmoflowData:
 
     data_dir: Optional[str] = setting(
         None,
-        "the published records: train/ and validation/ in this directory; without it samples are made up",
+        "directory with the published records in train/ and validation/; without it, samples are synthetic",
         flag="--data-dir",
+        is_path=True,
     )
     synthetic_data: Optional[str] = setting(
         None,
-        "made-up samples: from the host, or inside the training step",
+        "generate samples on the host, or inside the training step",
         flag="--synthetic-data",
         choices=("cpu", "ipu"),
     )
     stage_dir: Optional[str] = setting(
-        None, "a disk of each host to copy the records to before training", flag="--stage-dir"
+        None,
+        "directory on a local disk of each host, to copy the records to before training",
+        flag="--stage-dir",
+        is_path=True,
     )
-    shuffle_block: int = setting(
-        1, "neighbouring records that stay together in an epoch's order; 1 lets all go free", at_least=1
-    )
+    shuffle_block: int = setting(1, "neighbouring records that stay together in an epoch's order; 1: none", at_least=1)
     shuffle_window: int = setting(64, "blocks whose records are mixed with each other", at_least=1)
     n_train: int = setting(10000, "training samples", flag="--n-train", at_least=1)
     n_valid: int = setting(1000, "validation samples", flag="--n-valid", at_least=1)
     side: int = setting(64, "voxels along one edge of a volume", flag="--side", at_least=1)
     channels: int = setting(4, "redshift channels of a volume", at_least=1)
     normalise: str = setting(
-        "log", "counts as log(1 + count) or divided by the volume's mean", flag="--normalise", choices=("log", "mean")
+        "log",
+        "take log(1 + count), or divide counts by the mean of the volume",
+        flag="--normalise",
+        choices=("log", "mean"),
     )
     host_preprocess: bool = setting(
         False,
@@ -77,7 +85,7 @@ class CosmoflowData:
     )
     bad_records: str = setting(
         "fail",
-        "what a damaged record does: end the job, or be replaced by its neighbour and counted",
+        "at a damaged record, end the job, or use its neighbour instead and count it",
         flag="--bad-records",
         choices=("fail", "skip"),
     )

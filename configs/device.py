@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
+from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.schema import setting
 
 
@@ -13,23 +14,32 @@ class Device:
     """How the model is compiled for IPUs."""
 
     stochastic_rounding: str = setting(
-        "off", "round 16-bit results up or down by chance; ri: alike on all replicas", flag="--stochastic-rounding",
+        "off", "round 16-bit results up or down at random; ri: the same on all replicas", flag="--stochastic-rounding",
         choices=("off", "on", "ri"), ipu_only=True,
     )  # fmt: skip
     half_partials: bool = setting(
-        False, "sum products of convolutions and matrices in 16 bits", flag="--half-partials/--no-half-partials",
+        False, "sum the products of convolutions and matrix multiplications in 16 bits",
+        flag="--half-partials/--no-half-partials",
         ipu_only=True,
     )  # fmt: skip
     available_memory_proportion: Tuple[float, ...] = setting(
-        (), "per cent of tile memory for convolutions and matrices: one for all, or two for each stage",
+        (), "per cent of tile memory for convolutions and matrix multiplications: one number for all, or two per stage",
         flag="--available-memory-proportion", above=0, ipu_only=True,
     )  # fmt: skip
     recomputation: bool = setting(
         False, "compute activations again in the backward pass instead of keeping them",
         flag="--recomputation/--no-recomputation", ipu_only=True,
     )  # fmt: skip
+    fp_exceptions: bool = setting(
+        False, "stop at an invalid operation, a division by zero or an overflow",
+        flag="--fp-exceptions/--no-fp-exceptions", ipu_only=True,
+    )  # fmt: skip
+    nanoo: bool = setting(
+        False, "turn 16-bit results that overflow into NaN; without it, into the largest number",
+        flag="--nanoo/--no-nanoo", ipu_only=True,
+    )  # fmt: skip
     optimizer_state_offloading: bool = setting(
-        False, "keep the optimizer's state outside of the IPUs",
+        False, "keep the optimizer's state in memory outside the IPUs",
         flag="--optimizer-state-offloading/--no-optimizer-state-offloading", ipu_only=True,
     )  # fmt: skip
     stable_norm: bool = setting(False, "a slower, more exact sum in normalisation layers", ipu_only=True)
@@ -49,13 +59,35 @@ class Device:
         None, "bytes below which a tensor stays on the IPU", at_least=0, ipu_only=True
     )
     gather_conv_output: bool = setting(False, "gather the output of convolutions onto fewer tiles", ipu_only=True)
+    conv_dithering: bool = setting(
+        False, "start each convolution on a different tile, so that memory fills evenly",
+        flag="--conv-dithering/--no-conv-dithering", ipu_only=True,
+    )  # fmt: skip
+    scheduling_algorithm: str = setting(
+        "CHOOSE_BEST", "how the compiler orders operations", flag="--scheduling-algorithm",
+        choices=("CHOOSE_BEST", "CLUSTERING", "POST_ORDER", "LOOK_AHEAD", "SHORTEST_PATH"), ipu_only=True,
+    )  # fmt: skip
     fused_preprocessing: bool = setting(False, "the SDK's fused image normalisation", ipu_only=True)
     io_tiles: Optional[int] = setting(None, "tiles kept for input and output", at_least=0, ipu_only=True)
     prefetch_depth: Optional[int] = setting(None, "micro-batches sent ahead of their use", at_least=1, ipu_only=True)
+    outfeed_depth: Optional[int] = setting(
+        None, "results of micro-batches kept until the host takes them", at_least=1, ipu_only=True
+    )
     connection: str = setting(
-        "always", "when the IPUs are attached; pre_compile attaches none", flag="--device-connection",
-        choices=("always", "on_demand", "pre_compile"), ipu_only=True,
+        "always", "when the IPUs are attached: before compiling, or after", flag="--device-connection",
+        choices=("always", "on_demand"), ipu_only=True,
+    )  # fmt: skip
+    compile_only: bool = setting(
+        False, "compile into the executable cache, without IPUs, and train nothing",
+        flag="--compile-only/--no-compile-only", ipu_only=True,
     )  # fmt: skip
     profile: bool = setting(
-        False, "let Poplar write its reports into the run directory", flag="--profile/--no-profile", ipu_only=True
+        False, "write Poplar's reports to the run directory", flag="--profile/--no-profile", ipu_only=True
     )
+
+    def __post_init__(self) -> None:
+        most = max(self.available_memory_proportion, default=0.0)
+        if most > 100:
+            raise SettingsError(
+                f"an available memory proportion of {most:g} per cent", hint="60 is six tenths of the memory of a tile"
+            )

@@ -22,8 +22,8 @@ EXIT_CODES = {
     5: "data: missing, damaged or of the wrong shape",
     6: "settings: a key or a value is wrong",
     7: "the job failed; the first failure is shown",
-    75: "stopped on request, with a checkpoint: started again, it continues",
-    130: "interrupted",
+    75: "stopped by TERM, USR1, USR2 or HUP; started again, it continues from its newest checkpoint, if there is one",
+    130: "interrupted by Ctrl-C or ipulaunch cancel; ipulaunch resume continues it",
 }
 
 INTERRUPTED = 130
@@ -77,17 +77,17 @@ class JobError(IpulaunchError):
 
 
 class StoppedError(IpulaunchError):
-    """The job was asked to stop, and has written a checkpoint."""
+    """The job was asked to stop."""
 
     exit_code = 75
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:
-    """What the user most likely meant, as a hint; the whole list when nothing is near."""
+    """What the user most likely meant, in any case of letters, as a hint; the whole list when nothing is near."""
     import difflib
 
-    choices = sorted(known)
-    close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
+    choices = {choice.lower(): choice for choice in sorted(known)}
+    close = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.6)
     if close:
-        return f"did you mean {close[0]}?"
-    return f"known: {', '.join(choices)}"
+        return f"did you mean {choices[close[0]]}?"
+    return f"known: {', '.join(choices.values())}"

@@ -16,12 +16,12 @@ class EstimatorRun:
     """What every Estimator is given."""
 
     batches_per_step: Optional[int] = setting(
-        None, "with an Estimator: micro-batches of a replica in one device call; without it, from event to event",
+        None, "with an Estimator: micro-batches per replica in a device call; by default until the next log or save",
         flag="--batches-per-step", at_least=1,
     )  # fmt: skip
     model_dir: Optional[str] = setting(
-        None, "with an Estimator: where its checkpoints are and training continues from; without it, the run's own",
-        flag="--model-dir",
+        None, "with an Estimator: directory of its checkpoints, to continue from; by default in the run directory",
+        flag="--model-dir", is_path=True,
     )  # fmt: skip
 
 
@@ -30,7 +30,7 @@ class Cifar10Estimator(EstimatorRun):
     """Keras, or one of the three Estimators of the published examples."""
 
     api: str = setting(
-        KERAS, "what trains: Keras, or an Estimator, alone, replicated or as a pipeline", flag="--api", choices=APIS
+        KERAS, "train with Keras, or with an Estimator: plain, replicated or pipelined", flag="--api", choices=APIS
     )
 
 
@@ -52,16 +52,17 @@ def check_api(settings: Any, api: str) -> None:
 
 
 def _refuse_without(run: EstimatorRun) -> None:
+    how = "--use-estimator" if isinstance(run, CosmoflowEstimator) else "--api estimator"
     for flag, value in (("--batches-per-step", run.batches_per_step), ("--model-dir", run.model_dir)):
         if value is not None:
             raise SettingsError(
                 f"{flag} is for Estimators, and this is a training with Keras",
-                hint="add --api estimator or --use-estimator; Keras takes --logs-per-epoch and --resume",
+                hint=f"add {how}; Keras takes --logs-per-epoch and --resume",
             )
 
 
 def _refuse_layout(settings: Any, api: str) -> None:
-    replicas, accumulation = settings.launch.num_replicas, settings.training.gradient_accumulation_count
+    replicas = settings.launch.num_replicas
     if api == PLAIN and replicas not in (None, 1):
         raise SettingsError(
             f"--api estimator trains one replica, and --num-replicas is {replicas}", hint="use --api replica-estimator"
@@ -72,13 +73,18 @@ def _refuse_layout(settings: Any, api: str) -> None:
         )
     if api != PIPELINED and settings.pipeline.splits:
         raise SettingsError(
-            f"{settings.pipeline.stages} pipeline stages, and this Estimator is none of a pipeline",
+            f"{settings.pipeline.stages} pipeline stages, and this Estimator does not run pipelines",
             hint="use --api pipeline-estimator, or leave --pipeline-splits out",
         )
-    if api != PIPELINED and (accumulation or 1) > 1:
+    check_accumulation(api, settings.training.gradient_accumulation_count or 1)
+
+
+def check_accumulation(api: str, accumulation: int) -> None:
+    """Raise where an Estimator would have to accumulate gradients and cannot; a global batch may ask for it as well."""
+    if api not in (KERAS, PIPELINED) and accumulation > 1:
         raise SettingsError(
             f"accumulation {accumulation}: of the Estimators, only the one of a pipeline accumulates gradients",
-            hint="use --gradient-accumulation-count 1, or --api pipeline-estimator",
+            hint="use --gradient-accumulation-count 1, a smaller --global-batch-size, or --api pipeline-estimator",
         )
 
 
@@ -110,7 +116,7 @@ def _refuse_events(settings: Any) -> None:
         (training.first_ckpt_epoch, "--first-ckpt-epoch", "an Estimator's checkpoints begin at its first step"),
         (training.trace_samples, "--trace-samples", "trace the same training with Keras: its samples are the same"),
         (
-            training.training and training.validation and not training.ckpts_per_epoch,
+            training.training and training.validation and training.ckpts_per_epoch == 0,
             "--ckpts-per-epoch 0 with validation",
             "an Estimator validates its newest checkpoint: write some, or add --no-validation",
         ),

@@ -23,17 +23,17 @@ class ImageModel:
 
     name: str = setting("resnet50", "the network", flag="--model", choices=MODELS)
     norm_layer: str = setting(
-        "batch_norm", "what normalises between the layers of a ResNet", flag="--norm-layer",
+        "batch_norm", "normalisation layer of the ResNets", flag="--norm-layer",
         choices=("batch_norm", "group_norm"),
     )  # fmt: skip
     norm_groups: int = setting(32, "groups of channels, for group_norm", at_least=1)
-    norm_momentum: float = setting(0.97, "how slowly batch statistics are forgotten", at_least=0, below=1)
+    norm_momentum: float = setting(0.97, "how much of the batch statistics a weight update keeps", at_least=0, below=1)
     dropout: Optional[float] = setting(
-        None, "share of units dropped in training, for the networks that drop any", flag="--dropout", at_least=0,
+        None, "fraction of units dropped in training, for networks with dropout", flag="--dropout", at_least=0,
         below=1,
     )  # fmt: skip
     label_smoothing: float = setting(
-        0.0, "share of a label that is spread over all classes", flag="--label-smoothing", at_least=0, below=1
+        0.0, "fraction of a label that is spread over all classes", flag="--label-smoothing", at_least=0, below=1
     )
 
 
@@ -41,12 +41,20 @@ class ImageModel:
 class ImageData:
     """The images and their labels."""
 
-    dataset_path: Optional[str] = setting(None, "where the published files of the set are", flag="--dataset-path")
+    dataset_path: Optional[str] = setting(
+        None, "directory with the published files of the data set", flag="--dataset-path", is_path=True
+    )
     synthetic_data: Optional[str] = setting(
         None,
-        "made-up images: from the host, or inside the training step",
+        "generate images on the host, or inside the training step",
         flag="--synthetic-data",
         choices=("cpu", "ipu"),
+    )
+    stage_dir: Optional[str] = setting(
+        None,
+        "directory on a local disk of each host, to copy ImageNet's records to before training",
+        flag="--stage-dir",
+        is_path=True,
     )
     n_train: int = setting(1281167, "training images", flag="--n-train", at_least=1)
     n_valid: int = setting(50000, "validation images", flag="--n-valid", at_least=1)
@@ -56,21 +64,19 @@ class ImageData:
     mean: Tuple[float, ...] = setting((0.0,), "what is taken off a pixel's colours, which go from 0 to 255")
     std: Tuple[float, ...] = setting((255.0,), "what they are then divided by", above=0)
     augment: bool = setting(False, "crop and flip training images at random", flag="--augment/--no-augment")
-    shuffle_block: int = setting(
-        1, "neighbouring images that stay together in an epoch's order; 1 lets all go free", at_least=1
-    )
+    shuffle_block: int = setting(1, "neighbouring images that stay together in an epoch's order; 1: none", at_least=1)
     shuffle_window: int = setting(64, "blocks whose images are mixed with each other", at_least=1)
     host_preprocess: bool = setting(
         False, "normalise on the host instead of the device", flag="--host-preprocess/--no-host-preprocess"
     )
     eight_bit_transfer: Optional[bool] = setting(
         None,
-        "send pixels as bytes; without it, whenever the device normalises them",
+        "send pixels as bytes; by default if the device normalises them",
         flag="--eight-bit-transfer/--no-eight-bit-transfer",
     )
     bad_records: str = setting(
         "fail",
-        "what a damaged record does: end the job, or be replaced by its neighbour and counted",
+        "at a damaged record, end the job, or use its neighbour instead and count it",
         flag="--bad-records",
         choices=("fail", "skip"),
     )
@@ -99,6 +105,15 @@ class ImageSettings(WorkloadSettings):
 
     data: ImageData = section(ImageData)
     model: ImageModel = section(ImageModel)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        target = self.training.target_accuracy
+        if target is not None and target > 1:
+            raise SettingsError(
+                f"a target accuracy of {target:g} is never reached",
+                hint=f"accuracies go from 0 to 1: {target:g} % is {target / 100:g}",
+            )
 
     @property
     def shape(self) -> Tuple[int, ...]:

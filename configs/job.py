@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
 import yaml
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.schema import build, leaves, plain, plain_value, value_of
 from ipulaunch.configs.tree import Given, assignment, parse_yaml
+from ipulaunch.configs.untrusted import read_text
 from ipulaunch.configs.workloads import Resolved, schema_of
 
 
@@ -39,6 +42,15 @@ def from_yaml(text: str, name: str) -> Job:
     if backend.value not in ("ipu", "cpu"):
         raise SettingsError(f"{backend.origin}: the backend is {backend.value!r}, expected ipu or cpu")
     return Job(str(workload.value), str(backend.value), build(schema_of(str(workload.value)), settings, {}))
+
+
+def checkpoints_of(run: RunDirectory) -> Path:
+    """Where the checkpoints of a run are: in its directory, unless its job says another place."""
+    try:
+        job = from_yaml(read_text(run.job), str(run.job))
+    except (OSError, SettingsError):
+        return run.checkpoints
+    return Path(job.settings.training.checkpoint_output_dir or run.checkpoints)
 
 
 def set_options(resolved: Resolved) -> List[str]:

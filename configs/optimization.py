@@ -19,7 +19,7 @@ class Optimizer:
     learning_rate: float = setting(0.01, "the learning rate", flag="--learning-rate", above=0)
     lr_scaling: str = setting(
         "none",
-        "how the learning rate grows: with the replicas, their square root, or the global batch (a rate per sample)",
+        "scale the learning rate by the replicas, by their square root, or by the global batch (a rate per sample)",
         flag="--lr-scaling",
         choices=("none", "linear", "sqrt", "batch"),
     )
@@ -33,15 +33,16 @@ class Optimizer:
     )
     eeta: float = setting(0.001, "how far lars trusts the ratio of weight and gradient", above=0)
     weight_decay: float = setting(
-        0.0, "share of the weights taken off in an update, times the rate; outside the optimizer's state",
+        0.0, "fraction of the weights, times the rate, subtracted in each update, outside the optimizer's state",
         flag="--weight-decay", at_least=0,
     )  # fmt: skip
     l2_regularization: float = setting(
-        0.0, "share of the weights added to their gradients, before the optimizer's state",
+        0.0, "fraction of the weights added to their gradients, before the optimizer's state",
         flag="--l2-regularization", at_least=0,
     )  # fmt: skip
     loss_scaling: float = setting(
-        1.0, "factor on the loss that keeps small 16-bit gradients from 0; taken out again", flag="--loss-scaling",
+        1.0, "factor on the loss that keeps small 16-bit gradients from becoming 0; removed before the update",
+        flag="--loss-scaling",
         above=0,
     )  # fmt: skip
     auto_loss_scaling: bool = setting(
@@ -51,7 +52,8 @@ class Optimizer:
     def __post_init__(self) -> None:
         if self.momentum and self.name not in ("lars", "rmsprop", "sgd"):
             raise SettingsError(
-                f"momentum {self.momentum:g} with {self.name}, which has none", hint="use --optimizer sgd"
+                f"momentum {self.momentum:g} with {self.name}, which has none",
+                hint="use --momentum 0, or --optimizer sgd",
             )
         if self.auto_loss_scaling and (self.name != "sgd" or self.momentum):
             found = self.name + (f" with momentum {self.momentum:g}" if self.momentum else "")
@@ -76,20 +78,25 @@ class Schedule:
         choices=("const", "cosine", "polynomial", "stepped"),
     )  # fmt: skip
     epochs_to_total_decay: Optional[float] = setting(
-        None, "epochs until the rate has reached its end, warm-up apart; without it, all", above=0
+        None, "epochs until the rate has reached its end, without the warm-up; by default all", above=0
     )
-    end_learning_rate_ratio: float = setting(0.0, "for polynomial: the last rate, as a share of the first", at_least=0)
+    end_learning_rate_ratio: float = setting(
+        0.0, "for polynomial: the last rate, as a fraction of the first", at_least=0
+    )
     power: float = setting(1.0, "for polynomial: 1 falls in a line, 2 in a parabola", above=0)
     boundaries: Tuple[float, ...] = setting((), "for stepped: the epochs at which the rate changes", at_least=0)
     factors: Tuple[float, ...] = setting(
-        (), "for stepped: the rate after each boundary, as a share of the first", above=0
+        (), "for stepped: the rate after each boundary, as a fraction of the first", above=0
     )
     warmup_mode: str = setting(
-        "shift", "a ramp before the schedule, or on top of its beginning", flag="--lr-warmup-mode",
+        "shift", "whether the warm-up scales the beginning of the schedule (mask) or comes before it (shift)",
+        flag="--lr-warmup-mode",
         choices=("mask", "shift"),
     )  # fmt: skip
-    warmup_epochs: float = setting(0.0, "epochs of rising rate", flag="--lr-warmup-epochs", at_least=0)
-    staircase: bool = setting(False, "hold the rate within an epoch", flag="--lr-staircase/--no-lr-staircase")
+    warmup_epochs: float = setting(
+        0.0, "epochs over which the rate rises to its first value", flag="--lr-warmup-epochs", at_least=0
+    )
+    staircase: bool = setting(False, "keep the rate constant within an epoch", flag="--lr-staircase/--no-lr-staircase")
 
     def __post_init__(self) -> None:
         if self.name == "stepped" and (not self.boundaries or len(self.boundaries) != len(self.factors)):

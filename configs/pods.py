@@ -15,10 +15,7 @@ from ipulaunch.configs.tree import Given, Tree, read_yaml
 class PodEntry:
     """One system of the catalogue."""
 
-    family: str = setting("IPU-POD", "product family")
     ipus: int = setting(0, "IPUs", at_least=1)
-    machines: int = setting(0, "IPU-Machines", at_least=1)
-    ilds: int = setting(1, "IPU-Link domains", at_least=1)
     hosts: int = setting(1, "hosts when none are named", at_least=1)
     max_hosts: int = setting(1, "hosts the build guides allow", at_least=1)
 

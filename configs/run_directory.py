@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Iterator
+
+from ipulaunch.configs.errors import NotReadyError
 
 RUNS = "runs"  # where runs lie when no other place is named
+INSIDE = "run"  # where a job keeps its records, in the directory that it was submitted with
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,11 @@ class RunDirectory:
     @property
     def job(self) -> Path:
         return self.path / "job.yaml"
+
+    @property
+    def asked(self) -> Path:
+        """How it was launched."""
+        return self.path / "asked.json"
 
     @property
     def command(self) -> Path:
@@ -53,6 +64,26 @@ class RunDirectory:
         return self.path / "stop"
 
     @property
+    def cancel(self) -> Path:
+        """Its presence says that who asks the run to stop does not want it to be started again."""
+        return self.path / "cancel"
+
+    @property
+    def launcher(self) -> Path:
+        """Held by the launcher that works on the run."""
+        return self.path / "launcher.json"
+
+    @property
+    def endings(self) -> Path:
+        """How the attempts ended."""
+        return self.path / "endings.jsonl"
+
+    @property
+    def submitted(self) -> Path:
+        """The record of the job that was submitted for it."""
+        return self.path / "job.json"
+
+    @property
     def attempts(self) -> Path:
         """What earlier attempts of the run have left."""
         return self.path / "attempts"
@@ -60,11 +91,6 @@ class RunDirectory:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
-
-    @property
-    def has_checkpoint(self) -> bool:
-        """Whether there is something to continue from; whether it is whole, only a reader can tell."""
-        return any(self.checkpoints.glob("update-*"))
 
     def curves(self, ending: str) -> Path:
         return self.path / f"curves.{ending}"
@@ -97,11 +123,41 @@ class RunDirectory:
         return self.instance(index) / "done.json"
 
 
+@contextlib.contextmanager
+def writable(run: RunDirectory, hint: str = "") -> Iterator[None]:
+    """Inside, what cannot be written into the run, on a full disk say, is for the user to mend."""
+    try:
+        yield
+    except OSError as error:
+        mend = "make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+        raise NotReadyError(
+            f"the run directory {run.path} cannot be written: {error.strerror}",
+            hint=f"{mend}, {hint or f'then ipulaunch resume {run.path}'}",
+        ) from error
+
+
+def records_of(path: Path) -> RunDirectory:
+    """Where the records of a run lie: a job makes the run directory inside the one that it was submitted with."""
+    inside = RunDirectory(path / INSIDE)
+    return inside if inside.plan.is_file() else RunDirectory(path)
+
+
+def whole_run(path: Path) -> Path:
+    """The directory of a run, also where that of its records is given: a job makes it inside."""
+    outside = path.absolute().parent
+    return outside if path.name == INSIDE and RunDirectory(outside).submitted.is_file() else path
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that a reader sees all of it or nothing."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:  # a full disk, say
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise

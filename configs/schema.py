@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 from fractions import Fraction
-from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
 
 from ipulaunch.configs.errors import SettingsError, near_miss
-from ipulaunch.configs.tree import Given, Section, Tree
+from ipulaunch.configs.tree import Given, Tree, first_origin, variable
 
 S = TypeVar("S")
+
+_LONGEST_NUMBER = 1000  # characters
+_MOST = 10**12  # of whatever is counted, unless its setting says otherwise: plans look for divisors of such numbers
 
 
 def setting(
@@ -21,16 +25,19 @@ def setting(
     flag: str = "",
     choices: Tuple[str, ...] = (),
     at_least: Optional[float] = None,
+    at_most: Optional[float] = None,
     below: Optional[float] = None,
     above: Optional[float] = None,
     ipu_only: bool = False,
+    is_path: bool = False,
 ) -> Any:
     """A value of a settings dataclass: its default, what it means, its limits and its own option, if it has one.
 
     What is `ipu_only` has no meaning on a CPU: a rehearsal records it and says so.
     """
-    limits = {"choices": choices, "at_least": at_least, "below": below, "above": above}
-    return dataclasses.field(default=default, metadata={"help": help, "flag": flag, "ipu_only": ipu_only, **limits})
+    limits = {"choices": choices, "at_least": at_least, "at_most": at_most, "below": below, "above": above}
+    about = {"help": help, "flag": flag, "ipu_only": ipu_only, "is_path": is_path}
+    return dataclasses.field(default=default, metadata={**about, **limits})
 
 
 def section(cls: Type[S]) -> S:
@@ -61,6 +68,14 @@ def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
 def value_of(settings: object, key: str) -> Any:
     """The value of a setting under its dotted key."""
     return functools.reduce(getattr, key.split("."), settings)
+
+
+def with_value(settings: Any, key: str, value: object) -> Any:
+    """The settings with another value under a dotted key."""
+    first, _, rest = key.partition(".")
+    return dataclasses.replace(
+        settings, **{first: with_value(getattr(settings, first), rest, value) if rest else value}
+    )
 
 
 def plain(settings: Any) -> Dict[str, Any]:
@@ -96,9 +111,7 @@ def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: t
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for key, value in tree.items():
         if key not in fields:
-            known = [prefix + name for name in fields] + [leaf.key for leaf in leaves(root)]
-            message = f"{_first_origin(value)}: {prefix}{key} is not a setting"
-            raise SettingsError(message, hint=near_miss(prefix + key, set(known)))
+            raise _unknown(prefix + key, first_origin(value), [prefix + name for name in fields], root)
     values: Dict[str, Any] = {}
     for name, field in fields.items():
         key, given = prefix + name, tree.get(name)
@@ -111,7 +124,7 @@ def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: t
         elif given is None:
             origins[key] = "default"
         elif isinstance(given, dict):
-            message = f"{_first_origin(given)}: {key} is one value, not a section"
+            message = f"{first_origin(given)}: {key} is one value, not a section"
             raise SettingsError(message, hint=f"expected {_expected(str(field.type), field.metadata)}")
         else:
             values[name] = _checked(key, str(field.type), given, field.metadata)
@@ -119,23 +132,32 @@ def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: t
     return values
 
 
-def _first_origin(value: Union[Given, Tree, None]) -> str:
-    while isinstance(value, dict) and value and not isinstance(value, Section):
-        value = next(iter(value.values()))
-    return value.origin if isinstance(value, (Given, Section)) else "settings"
+def _unknown(key: str, origin: str, beside: List[str], root: type) -> SettingsError:
+    """What to say of a key that no setting has, in the words of the place that it came from."""
+    known = [leaf.key for leaf in leaves(root)]
+    if origin == variable(key):
+        return SettingsError(f"{origin} is not a setting", hint=near_miss(origin, map(variable, known)))
+    return SettingsError(f"{origin}: {key} is not a setting", hint=near_miss(key, {*beside, *known}))
 
 
 def _checked(key: str, kind: str, given: Given, about: Mapping[str, Any]) -> object:
     try:
-        value = _KINDS[kind](_chosen(given.value, about["choices"]))
+        chosen = _chosen(given.value, about["choices"])
+        if "str" in kind and isinstance(chosen, (bool, int, float)) and given.text is not None:
+            chosen = given.text  # 2024, 0123 and no are names of directories as well
+        value = _KINDS[kind](chosen)
         if value is None or _within(value, about):
             return value
     except (TypeError, ValueError, OverflowError):
         pass
+    if "int" in kind and _is_beyond(given.value, about):
+        about = {**about, "at_most": _MOST}
     message = f"{given.origin}: {key} is {given.value!r}, expected {_expected(kind, about)}"
+    if isinstance(given.value, str) and not given.value.strip():
+        raise SettingsError(message, hint="is the variable that it came from set?")
     choices = about["choices"]
-    hint = near_miss(str(given.value), choices) if choices else about["help"]
-    raise SettingsError(message, hint=hint)
+    another = f"give another value, or none for what is shipped; it means: {about['help']}"
+    raise SettingsError(message, hint=near_miss(str(given.value), choices) if choices else another)
 
 
 def _chosen(value: object, choices: Tuple[str, ...]) -> object:
@@ -152,6 +174,8 @@ def _within(value: Any, about: Mapping[str, Any]) -> bool:
             return False
         if about["at_least"] is not None and item < about["at_least"]:
             return False
+        if (about["at_most"] is not None and item > about["at_most"]) or _is_beyond(item, about):
+            return False
         if about["below"] is not None and item >= about["below"]:
             return False
         if about["above"] is not None and item <= about["above"]:
@@ -159,22 +183,33 @@ def _within(value: Any, about: Mapping[str, Any]) -> bool:
     return True
 
 
+def _is_beyond(value: object, about: Mapping[str, Any]) -> bool:
+    """Whether a whole number that has no upper limit of its own is larger than any that is meant."""
+    has_limit = about["at_most"] is not None or about["below"] is not None
+    return type(value) is int and value > _MOST and not has_limit
+
+
 def _expected(kind: str, about: Mapping[str, Any]) -> str:
     words = "one of " + ", ".join(about["choices"]) if about["choices"] else _WORDS[kind]
-    limits = {"at_least": "of at least", "above": "above", "below": "below"}
-    found = [f"{text} {about[name]:g}" for name, text in limits.items() if about[name] is not None]
+    limits = {"at_least": "of at least", "above": "above", "at_most": "at most", "below": "below"}
+    found = [f"{text} {about[name]:,}" for name, text in limits.items() if about[name] is not None]
     return " ".join([words, " and ".join(found)]) if found else words
 
 
 def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
+    if isinstance(value, bool) or not isinstance(value, (int, str)) or _is_long(value):
         raise ValueError
     return int(value)
 
 
+def _is_long(value: object) -> bool:
+    """Whether a text is too long for a number: a million digits take minutes to read."""
+    return isinstance(value, str) and len(value) > _LONGEST_NUMBER
+
+
 def _number(value: object) -> float:
     # YAML 1.1 reads 1e-3 as text, so text that is a number counts.
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)) or _is_long(value):
         raise ValueError
     number = float(value)
     if not math.isfinite(number):
@@ -191,7 +226,9 @@ def _yes_no(value: object) -> bool:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str):
+    # Names become paths, lines of scripts and words on a terminal; what cannot be encoded cannot be written down, and
+    # an empty path would be the current directory.
+    if not isinstance(value, str) or not value.strip() or re.search("[\\0-\x1f\x7f-\x9f\ud800-\udfff]", value):
         raise ValueError
     return value
 
@@ -200,7 +237,10 @@ def _fraction(value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError
     for part in str(value).split("/"):
-        _number(part)  # no infinities, and nothing with a million digits
+        number = _number(part)  # no infinities
+        # 1e-999999999 and 0e999999999 are 0 as floats, and a thousand million digits as fractions.
+        if "e" in part.lower() and not number:
+            raise ValueError
     try:
         return Fraction(value).limit_denominator(1_000_000)  # 0.1 is a tenth
     except ZeroDivisionError:
@@ -232,6 +272,7 @@ _KINDS: Dict[str, Callable[[object], object]] = {
     "Optional[float]": _optional(_number),
     "Optional[str]": _optional(_text),
     "Fraction": _fraction,
+    "Optional[Fraction]": _optional(_fraction),
     "Tuple[int, ...]": _several(_whole),
     "Tuple[float, ...]": _several(_number),
     "Tuple[str, ...]": _several(_text),
@@ -241,12 +282,13 @@ _WORDS = {
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
-    "str": "text",
+    "str": "one line of text",
     "Optional[bool]": "true or false",
     "Optional[int]": "a whole number",
     "Optional[float]": "a number",
-    "Optional[str]": "text",
+    "Optional[str]": "one line of text",
     "Fraction": "a number or a fraction (1/2)",
+    "Optional[Fraction]": "a number or a fraction (1/2)",
     "Tuple[int, ...]": "whole numbers",
     "Tuple[float, ...]": "numbers",
     "Tuple[str, ...]": "a list of names",

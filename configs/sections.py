@@ -18,12 +18,17 @@ class Launch:
     """What the workload asks of the plan."""
 
     ipus_per_replica: Optional[int] = setting(
-        None, "IPUs one replica takes; without it, one for each pipeline stage", flag="--ipus-per-replica", at_least=1
+        None,
+        "IPUs that one replica uses; without it, one for each pipeline stage",
+        flag="--ipus-per-replica",
+        at_least=1,
     )
     num_replicas: Optional[int] = setting(
-        None, "data-parallel copies of the model, over all instances", flag="--num-replicas", at_least=1
+        None, "number of data-parallel copies of the model, over all instances", flag="--num-replicas", at_least=1
     )
-    num_instances: Optional[int] = setting(None, "host processes, over all hosts", flag="--num-instances", at_least=1)
+    num_instances: Optional[int] = setting(
+        None, "number of host processes, over all hosts", flag="--num-instances", at_least=1
+    )
     single: bool = setting(False, "whether one replica runs when no POD is named")
     io_bound: bool = setting(False, "whether the host's input work, not the IPU, limits the speed")
     min_cores_per_instance: int = setting(4, "cores below which an instance cannot feed its replicas", at_least=1)
@@ -34,10 +39,10 @@ class Pipeline:
     """How a model is divided into stages, each on an IPU."""
 
     splits: Tuple[str, ...] = setting(
-        (), "a layer that is the last of its pipeline stage; give it once for each", flag="--pipeline-splits"
+        (), "first layer of the next pipeline stage; repeat it for each further stage", flag="--pipeline-splits"
     )
     device_mapping: Tuple[int, ...] = setting(
-        (), "the IPU of each stage, in order; without it, stage k is on IPU k", flag="--device-mapping", at_least=0
+        (), "IPU of each stage, in order; without it, stage k is on IPU k", flag="--device-mapping", at_least=0
     )
     schedule: str = setting(
         "Grouped",
@@ -60,11 +65,12 @@ class Pipeline:
                 f" {counted(self.stages, 'pipeline stage')}",
                 hint="name an IPU for each stage: one more than there are splits",
             )
-        gaps = sorted(set(range(self.ipus)) - set(self.device_mapping))
-        if gaps:
+        # At most as many IPUs as stages are named: the first that is not comes soon, however large the others are.
+        gap = next(ipu for ipu in range(self.stages + 1) if ipu not in self.device_mapping)
+        if gap < self.ipus:
             mapping = ", ".join(map(str, self.device_mapping))
             raise SettingsError(
-                f"the device mapping {mapping} leaves out IPU {gaps[0]} of {self.ipus}",
+                f"the device mapping {mapping} leaves out IPU {gap} of {self.ipus}",
                 hint="IPUs are counted from 0, without gaps",
             )
 
@@ -84,40 +90,45 @@ class Training:
 
     num_epochs: int = setting(1, "passes over the training samples", flag="--num-epochs", at_least=1)
     micro_batch_size: int = setting(
-        1, "samples of one replica in one accumulation step", flag="--micro-batch-size", at_least=1
+        1, "samples that one replica takes in one accumulation step", flag="--micro-batch-size", at_least=1
     )
     validation_micro_batch_size: Optional[int] = setting(
-        None, "the micro-batch of validation; without it, that of training", flag="--validation-micro-batch-size",
+        None, "micro-batch size of validation; without it, that of training", flag="--validation-micro-batch-size",
         at_least=1,
     )  # fmt: skip
     gradient_accumulation_count: Optional[int] = setting(
-        None, "micro-batches per replica and weight update", flag="--gradient-accumulation-count", at_least=1
+        None,
+        "micro-batches that each replica accumulates per weight update",
+        flag="--gradient-accumulation-count",
+        at_least=1,
     )
     global_batch_size: Optional[int] = setting(
         None, "samples per weight update, instead of the accumulation count", flag="--global-batch-size", at_least=1
     )
     weight_updates_per_epoch: Optional[int] = setting(
-        None, "count so many weight updates as an epoch, instead of a pass", flag="--weight-updates-per-epoch",
+        None, "number of weight updates that count as an epoch, instead of one pass over the samples",
+        flag="--weight-updates-per-epoch",
         at_least=1,
     )  # fmt: skip
     remainder: str = setting(
         "drop",
-        "what becomes of samples that fill no global batch: left out, filled up from the next epoch, or padded",
+        "what happens to samples that do not fill a global batch: drop them, fill it from the next epoch, or pad it",
         flag="--remainder",
         choices=("drop", "repeat", "pad"),
     )
     trace_samples: bool = setting(
-        False, "write which replica took which sample in which step", flag="--trace-samples/--no-trace-samples"
+        False, "record which replica took which sample in which step", flag="--trace-samples/--no-trace-samples"
     )
-    seed: int = setting(0, "where every random number of the run starts from", flag="--seed", at_least=0)
+    # NumPy's own generator takes seeds of 32 bits, the IPU's of 31.
+    seed: int = setting(0, "seed of all random numbers of the run", flag="--seed", at_least=0, below=2**31)
     deterministic: bool = setting(
         False,
-        "the same bits on any number of cores and instances; one thread per operation",
+        "give the same bits on any number of cores and instances, with one thread per operation",
         flag="--deterministic/--no-deterministic",
     )
     precision: str = setting(
         "32.32",
-        "bits of the computation and of the weights",
+        "bits of the computation, and bits of the weights",
         flag="--precision",
         choices=("16.16", "16.32", "32.32"),
     )
@@ -126,28 +137,39 @@ class Training:
         True, "evaluate every checkpoint of the run after training", flag="--validation/--no-validation"
     )
     target_accuracy: Optional[float] = setting(
-        None, "a validation accuracy; the first checkpoint that reaches it is named", flag="--target-accuracy", above=0
+        None,
+        "report the first checkpoint that reaches this validation accuracy (CosmoFlow: mean absolute error)",
+        flag="--target-accuracy",
+        above=0,
     )
     logs_per_epoch: Fraction = setting(
-        _ONCE, "how often metrics are written; 1/2 is every second epoch, 0 once at the end",
+        _ONCE, "how often metrics are written; 1/2: every second epoch, 0: once, at the end",
         flag="--logs-per-epoch", at_least=0,
     )  # fmt: skip
-    ckpts_per_epoch: Fraction = setting(
-        _ONCE, "how often a checkpoint is written; 1/2 is every second epoch, 0 never",
+    ckpts_per_epoch: Optional[Fraction] = setting(
+        None, "how often a checkpoint is written; 0: never. Without it, after each epoch, or log if logs are rarer",
         flag="--ckpts-per-epoch", at_least=0,
     )  # fmt: skip
-    first_ckpt_epoch: int = setting(0, "the epoch after which checkpoints begin", flag="--first-ckpt-epoch", at_least=0)
+    first_ckpt_epoch: int = setting(
+        0, "epoch after which the first checkpoint is written", flag="--first-ckpt-epoch", at_least=0
+    )
     keep_checkpoints: Optional[int] = setting(
-        None, "keep only so many of the newest checkpoints, and the best", flag="--keep-checkpoints", at_least=1
+        None, "number of newest checkpoints to keep, besides the best", flag="--keep-checkpoints", at_least=1
     )
     checkpoint_input_dir: Optional[str] = setting(
-        None, "with --no-training: where the checkpoints to evaluate are", flag="--checkpoint-input-dir"
+        None,
+        "with --no-training: directory of the checkpoints to evaluate",
+        flag="--checkpoint-input-dir",
+        is_path=True,
     )
     checkpoint_output_dir: Optional[str] = setting(
-        None, "where checkpoints go; without it, into the run directory", flag="--checkpoint-output-dir"
+        None,
+        "directory for checkpoints; without it, in the run directory",
+        flag="--checkpoint-output-dir",
+        is_path=True,
     )
     resume: Optional[str] = setting(
-        None, "continue from the newest whole checkpoint of a run or directory; auto: of the newest run",
+        None, "continue from the newest complete checkpoint of this run or directory; auto: of the newest run",
         flag="--resume",
     )  # fmt: skip
 
@@ -165,12 +187,7 @@ class Training:
             raise SettingsError(
                 "--resume continues a training, and --no-training is given", hint="use --checkpoint-input-dir"
             )
-        if self.target_accuracy is not None and self.target_accuracy > 1:
-            raise SettingsError(
-                f"a target accuracy of {self.target_accuracy:g} is never reached",
-                hint=f"accuracies go from 0 to 1: {self.target_accuracy:g} % is {self.target_accuracy / 100:g}",
-            )
-        if self.first_ckpt_epoch >= self.num_epochs and self.first_ckpt_epoch and self.ckpts_per_epoch:
+        if self.first_ckpt_epoch >= self.num_epochs and self.first_ckpt_epoch and self.ckpts_per_epoch != 0:
             raise SettingsError(
                 f"checkpoints begin after epoch {self.first_ckpt_epoch}, and the training has"
                 f" {counted(self.num_epochs, 'epoch')}",

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Mapping, NamedTuple, Optional, Set, Union
+from typing import Dict, Mapping, Optional, Set, Union
 
 import yaml
 
 from ipulaunch.configs.errors import SettingsError
 
+_VARIABLE = "IPULAUNCH_"  # what the variables of settings begin with
 # libyaml's loader is ten times as fast and reports the same line numbers.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LARGEST_FILE = 1 << 20  # settings are pages, not data; a larger file was named by mistake
 _DEEPEST = 20
+_LONGEST_NUMBER = 1000  # characters; a million digits take minutes to read
 _PLAIN = {
     yaml.ScalarNode: ("str", "int", "float", "bool", "null"),
     yaml.SequenceNode: ("seq",),
@@ -20,11 +24,13 @@ _PLAIN = {
 }
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True)
+class Given:
     """One value and where it was given: `my.yaml:12`, `--set`, an environment variable."""
 
     value: object
     origin: str
+    text: Optional[str] = field(default=None, compare=False)  # as it was written, for settings that are text
 
 
 Tree = Dict[str, Union[Given, "Tree"]]
@@ -54,7 +60,7 @@ def read_yaml(path: Path, *, shown_as: str = "") -> Tree:
 
 def parse_yaml(text: str, name: str) -> Tree:
     """The settings in a YAML text, with plain values only: no Python objects, aliases or repeated keys."""
-    if "\x00" in text:
+    if re.search("[\\0\ud800-\udfff]", text):
         raise SettingsError(f"{name} is not text")
     try:
         node = _composed(text, name)
@@ -100,7 +106,7 @@ class _Reader:
 
     def tree(self, node: yaml.Node) -> Union[Given, Section]:
         if not isinstance(node, yaml.MappingNode):
-            return Given(self.plain(node), self.origin(node))
+            return Given(self.plain(node), self.origin(node), node.value if isinstance(node, yaml.ScalarNode) else None)
         self.admit(node)
         tree = Section()
         for key_node, value_node in node.value:
@@ -123,9 +129,12 @@ class _Reader:
             return [self.plain(item) for item in node.value]
         if isinstance(node, yaml.MappingNode):
             raise SettingsError(f"{origin}: a mapping is not expected inside a list")
+        if _kind(node) in ("int", "float") and len(node.value) > _LONGEST_NUMBER:
+            raise SettingsError(f"{origin}: a number of {len(node.value)} characters")
         try:
             return self.constructor.construct_object(node)
-        except (ValueError, KeyError, yaml.YAMLError) as error:
+        # `!!int ""` has no first digit, and 1:59:59:... counts in sixties beyond every float.
+        except (ValueError, KeyError, IndexError, OverflowError, yaml.YAMLError) as error:
             raise SettingsError(f"{origin}: {node.value!r} is not a value: {error}") from error
 
     def origin(self, node: yaml.Node) -> str:
@@ -146,7 +155,7 @@ def assignment(text: str, origin: str) -> Tree:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise SettingsError(f"{origin} {text!r} is not of the form section.key=value", hint="e.g. data.n_train=64")
-    return assign(key.strip().replace("-", "_"), scalar(value, origin), origin)
+    return assign(key.strip().replace("-", "_"), scalar(value, origin), origin, value.strip())
 
 
 def scalar(text: str, origin: str) -> object:
@@ -155,16 +164,16 @@ def scalar(text: str, origin: str) -> object:
         return text
     try:
         node = _composed(text, origin)
-    except yaml.YAMLError:
-        return text  # a path such as `a: b` or `{x` is text
+    except (yaml.YAMLError, UnicodeEncodeError):
+        return text  # a path such as `a: b` or `{x` is text; bytes that are none are for the schema to refuse
     if not isinstance(node, (yaml.ScalarNode, yaml.SequenceNode)) or _kind(node) not in _PLAIN[type(node)]:
         return text  # so are dates and tags: no setting has a use for them
     return _Reader(origin).plain(node)
 
 
-def assign(key: str, value: object, origin: str) -> Tree:
+def assign(key: str, value: object, origin: str, text: Optional[str] = None) -> Tree:
     """The tree that holds one value under a dotted key."""
-    tree: Union[Given, Tree] = Given(value, origin)
+    tree: Union[Given, Tree] = Given(value, origin, text)
     for word in reversed(key.split(".")):
         tree = {word: tree}
     assert isinstance(tree, dict)
@@ -172,13 +181,21 @@ def assign(key: str, value: object, origin: str) -> Tree:
 
 
 def from_environment(environ: Mapping[str, str]) -> Tree:
-    """Settings from variables such as IPULAUNCH_DATA__N_TRAIN=64 (two underscores stand for the dot)."""
+    """Settings from variables such as IPULAUNCH_DATA__N_TRAIN=64 (two underscores stand for the dot).
+
+    Whatever begins so is taken for a setting: a misspelt one is for the schema to refuse.
+    """
     tree: Tree = {}
     for name in sorted(environ):
-        if name.startswith("IPULAUNCH_") and "__" in name:
-            key = name[len("IPULAUNCH_") :].lower().replace("__", ".")
-            tree = merge(tree, assign(key, scalar(environ[name], name), name))
+        if name.startswith(_VARIABLE):
+            key = name[len(_VARIABLE) :].lower().replace("__", ".")
+            tree = merge(tree, assign(key, scalar(environ[name], name), name, environ[name].strip()))
     return tree
+
+
+def variable(key: str) -> str:
+    """The variable of a setting."""
+    return _VARIABLE + key.upper().replace(".", "__")
 
 
 def merge(*layers: Tree) -> Tree:
@@ -188,8 +205,20 @@ def merge(*layers: Tree) -> Tree:
         merged.origin = getattr(layer, "origin", merged.origin)
         for key, value in layer.items():
             below = merged.get(key)
+            if isinstance(below, Given) and isinstance(value, dict):
+                raise SettingsError(
+                    f"{below.origin}: {key} is {below.value!r}, and {first_origin(value)} takes it for a section",
+                    hint="give one of them",
+                )
             merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
+
+
+def first_origin(value: Union[Given, Tree, None]) -> str:
+    """Where a value was given, or the first one of a section."""
+    while isinstance(value, dict) and value and not isinstance(value, Section):
+        value = next(iter(value.values()))
+    return value.origin if isinstance(value, (Given, Section)) else "settings"
 
 
 def flat(tree: Tree, prefix: str = "") -> Dict[str, Given]:

@@ -13,6 +13,8 @@ from ipulaunch.configs.schema import section
 from ipulaunch.configs.sections import Launch, Pipeline, Training
 from ipulaunch.configs.survival import Survival
 
+_DIVIDING = ("adadelta", "adam", "rmsprop")  # by a running mean of squared gradients
+
 
 @dataclass(frozen=True)
 class WorkloadSettings:
@@ -70,7 +72,27 @@ class WorkloadSettings:
     def warnings(self) -> List[str]:
         """What is allowed and seldom meant."""
         found = []
+        if not self.training.training:
+            return self._odd_shares()
         scaled = self.optimizer.loss_scaling != 1 or self.optimizer.auto_loss_scaling
-        if self.training.precision == "16.16" and self.training.training and not scaled:
+        optimizer = self.optimizer
+        if self.training.precision == "16.16" and not scaled:
             found.append("precision 16.16 without loss scaling: small gradients become 0; see --loss-scaling 128")
-        return found
+        if self.training.precision == "16.16" and optimizer.name in _DIVIDING and optimizer.epsilon is None:
+            found.append(
+                f"precision 16.16 with {optimizer.name}, which divides by squares of gradients, in 16 bits often 0: use"
+                " --precision 16.32, --optimizer sgd, or a larger optimizer.epsilon, such as 0.001"
+            )
+        if self.schedule.warmup_epochs > self.training.num_epochs:
+            found.append(
+                f"{self.schedule.warmup_epochs:g} epochs of warm-up in a training of {self.training.num_epochs}: the"
+                " learning rate never gets to where it is meant to be"
+            )
+        return [*found, *self._odd_shares()]
+
+    def _odd_shares(self) -> List[str]:
+        least = min(self.device.available_memory_proportion, default=1.0)
+        if least >= 1:
+            return []
+        meant = f"did you mean {100 * least:g}?"
+        return [f"--available-memory-proportion {least:g} is in per cent, and less than one: {meant}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import SettingsError, UsageError, near_miss
 from ipulaunch.configs.schema import build, check
@@ -35,6 +35,13 @@ _ONE_OF_TWO = (
     ("data.data_dir", "data.synthetic_data"),
 )
 
+# What a workload's own file gives for these choices alone: where another one is made, it gives way. A test compares
+# those of model.dropout with the networks, which this room does not see.
+_SHIPPED_FOR = {
+    "optimizer.momentum": ("optimizer.name", ("lars", "rmsprop", "sgd")),
+    "model.dropout": ("model.name", ("cifar_cnn", "cosmoflow", "cosmoflow_v1", "mnist_cnn")),
+}
+
 
 class Resolved(NamedTuple):
     """The settings of one run, and for every key the place its value came from."""
@@ -45,6 +52,7 @@ class Resolved(NamedTuple):
     rehearsal: bool
     config: Optional[str]  # the preset
     given: FrozenSet[str]  # the keys that are neither defaults nor shipped
+    notes: Tuple[str, ...] = ()  # what was shipped and gave way to a choice
 
 
 def schema_of(workload: str) -> type:
@@ -73,18 +81,20 @@ def resolve(
 ) -> Resolved:
     """The settings in force: shipped file < preset < your file < environment < command line.
 
-    In a rehearsal each file's own `rehearsal:` section is laid over it.
+    In a rehearsal each file's own `rehearsal:` section is laid over it. What the shipped file says and a choice above
+    it has no use for is left out, with a note: only what was asked for can conflict.
     """
     schema = schema_of(workload)
     base = Path(__file__).with_name(f"{workload}.yaml")
-    shipped = _layers(read_yaml(base, shown_as=f"configs/{base.name}"), rehearsal)
+    own = functools.reduce(over, _layers(read_yaml(base, shown_as=f"configs/{base.name}"), rehearsal))
+    chosen: List[Tree] = []
     if config is not None:
         known = presets(workload)
         if config not in known:
-            hint = near_miss(config, known) if known else "it has none: leave --config out"
+            hint = f"known: {', '.join(known)}" if known else "it has none: leave --config out"
             raise SettingsError(f"{workload} has no preset {config}", hint=hint)
         shown_as = f"configs/presets/{workload}/{config}.yaml"
-        shipped += _layers(read_yaml(known[config], shown_as=shown_as), rehearsal)
+        chosen = _layers(read_yaml(known[config], shown_as=shown_as), rehearsal)
     yours: List[Tree] = []
     if config_path is not None:
         read = read_yaml(config_path)
@@ -92,14 +102,15 @@ def resolve(
             check(schema, layer)
         yours = _layers(read, rehearsal)
     above = [*yours, from_environment(environ or {}), merge(*overrides)]
-    shipped += _of_api(workload, functools.reduce(over, [*shipped, *above]), rehearsal)
-    below = functools.reduce(over, shipped)
+    chosen += _of_api(workload, functools.reduce(over, [own, *chosen, *above]), rehearsal)
+    own, notes = _giving_way(own, functools.reduce(over, [own, *chosen, *above]))
+    below = functools.reduce(over, [own, *chosen])
     tree = functools.reduce(over, [below, *above])
     origins: Dict[str, str] = {}
     settings: Any = build(schema, tree, origins)
-    own = flat(below)
-    given = frozenset(key for key, value in flat(tree).items() if own.get(key) is not value)
-    return Resolved(workload, settings, origins, rehearsal, config, given)
+    shipped = flat(below)
+    given = frozenset(key for key, value in flat(tree).items() if shipped.get(key) is not value)
+    return Resolved(workload, settings, origins, rehearsal, config, given, notes)
 
 
 def over(below: Tree, above: Tree) -> Tree:
@@ -110,6 +121,19 @@ def over(below: Tree, above: Tree) -> Tree:
             if one in given and other not in given:
                 below = without(below, other)
     return merge(below, above)
+
+
+def _giving_way(own: Tree, tree: Tree) -> Tuple[Tree, Tuple[str, ...]]:
+    """The workload's own values without those that the choices in force have no use for, and what is left out."""
+    values, notes = flat(tree), []
+    for key, (choice, uses) in _SHIPPED_FOR.items():
+        value, chosen = values.get(key), values.get(choice)
+        if value is None or chosen is None or str(chosen.value).lower() in uses:
+            continue
+        if flat(own).get(key) is value:
+            own = without(own, key)
+            notes.append(f"{key} {value.value} of {value.origin} is left out: {chosen.value} has no use for it")
+    return own, tuple(notes)
 
 
 def _of_api(workload: str, tree: Tree, rehearsal: bool) -> List[Tree]:

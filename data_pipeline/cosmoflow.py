@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -11,18 +11,20 @@ from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.example import NotAnExample, Span, find_features
 from ipulaunch.data_pipeline.index import Index, Progress, open_index
+from ipulaunch.data_pipeline.record_files import volumes
 from ipulaunch.data_pipeline.record_reader import RecordReader, aligned
 from ipulaunch.data_pipeline.reused_memory import ReusedMemory
 from ipulaunch.data_pipeline.source import ArraySource
 
+_LEAVE_OUT = "fetch the set again, or leave such records out: --bad-records skip"
+
 
 def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
     """The record files of a split, in the order of their names."""
-    directory = data_dir / split
-    files = tuple(sorted(directory.glob("*.tfrecord*"))) if directory.is_dir() else ()
+    files = volumes(data_dir, split)
     if not files:
         raise DataError(
-            f"there are no *.tfrecord files in {directory}",
+            f"there are no *.tfrecord files in {data_dir / split}",
             hint="the published set has train/*.tfrecord and validation/*.tfrecord;"
             " small ones: ipulaunch data make cosmoflow",
         )
@@ -30,7 +32,7 @@ def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
 
 
 class _Layout(NamedTuple):
-    """The bytes of a record around and between its volume and its targets, the same in all records of a set."""
+    """The bytes of a record around and between its volume and its targets, the same in most records of a set."""
 
     length: int
     volume: Span
@@ -41,20 +43,31 @@ class _Layout(NamedTuple):
 class CosmoflowRecords(ArraySource):
     """Samples of a split, fetched by number. A volume goes from the page cache into its batch in one copy."""
 
-    def __init__(self, data: CosmoflowData, split: str, *, threads: int, progress: Optional[Progress] = None) -> None:
+    def __init__(
+        self,
+        data: CosmoflowData,
+        split: str,
+        *,
+        threads: int,
+        files: Optional[Sequence[Path]] = None,
+        progress: Optional[Progress] = None,
+    ) -> None:
         super().__init__()
         self.replaces_bad = data.bad_records == "skip"
         asked = data.n_train if split == "train" else data.n_valid
-        files = find_files(Path(data.data_dir or "."), split)
-        self.index: Index = open_index(files, threads=threads, progress=progress)
+        files = files or find_files(Path(data.data_dir or "."), split)
+        self.index: Index = open_index(files, threads=threads, progress=progress, tolerant=self.replaces_bad)
         if not self.index.records:
-            raise DataError(f"the {len(files)} files in {files[0].parent} hold no record")
+            hint = self.index.defects[0].message if self.index.defects else ""
+            raise DataError(f"the {len(files)} files in {files[0].parent} hold no record", hint=hint)
         self.samples = min(asked, self.index.records)
         self.shape = (data.side, data.side, data.side, data.channels)
         self.n_targets = data.targets
         self.inputs, self.targets = (np.int16, self.shape), (np.float32, (data.targets,))
         self.reader, self.memory = RecordReader(self.index), ReusedMemory()
+        self.fits = False  # whether a record was met that is as expected
         self.layout = self._first_layout()
+        self.fits = True
 
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """The volumes and targets of these samples."""
@@ -64,15 +77,25 @@ class CosmoflowRecords(ArraySource):
             self._load_one(int(number), volumes[row], targets[row])
         return volumes, targets
 
+    def following(self, number: int) -> int:
+        return self.reader.following(number)
+
     def _load_one(self, record: int, volume: np.ndarray, targets: np.ndarray) -> None:
+        if not self._load_in_place(record, volume, targets):
+            self._unpack(record, volume, targets)
+        if not np.isfinite(targets).all():
+            found = f"{self.index.place(record)}: y is {targets.tolist()}, expected finite numbers"
+            raise DataError(found, hint=_LEAVE_OUT)
+
+    def _load_in_place(self, record: int, volume: np.ndarray, targets: np.ndarray) -> bool:
+        """Read a record straight into its batch; whether its fields lie where those of the first one do."""
         if int(self.index.lengths[record]) != self.layout.length:
-            self._layout_of(record)  # says what is wrong; other sizes of the same shape do not exist
+            return False
         frame = [bytearray(len(part)) for part in self.layout.frame]
         first, second = (volume, targets) if self.layout.volume.start < self.layout.targets.start else (targets, volume)
         pieces: List[Any] = [frame[0], first.reshape(-1), frame[1], second.reshape(-1), frame[2]]
         self.reader.read_into(record, [piece for piece in pieces if len(piece)])
-        if tuple(map(bytes, frame)) != self.layout.frame:
-            self._unpack(record, volume, targets)
+        return tuple(map(bytes, frame)) == self.layout.frame
 
     def _unpack(self, record: int, volume: np.ndarray, targets: np.ndarray) -> None:
         """A record whose fields lie elsewhere than in the first one."""
@@ -109,7 +132,17 @@ class CosmoflowRecords(ArraySource):
         if span is None:
             raise DataError(f"{place}: there is no feature {name}", hint="CosmoFlow records have x and y")
         if span.kind != kind or span.stop - span.start != size:
-            found = f"{span.stop - span.start} bytes of {span.kind or 'nothing'}"
-            hint = "data.side, data.channels and data.targets must be those of the set"
+            kind = "" if span.kind == "bytes" else f" of {span.kind or 'nothing'}"
+            found = f"{span.stop - span.start} bytes{kind}"
+            hint = self._right_side(span) if name == "x" else "data.targets must be that of the set"
+            if self.fits:
+                hint = f"other records are as expected; {_LEAVE_OUT}"
             raise DataError(f"{place}: {name} is {found}, expected {size} bytes: {words}", hint=hint)
         return span
+
+    def _right_side(self, volume: Span) -> str:
+        voxels, rest = divmod(volume.stop - volume.start, 2 * self.shape[-1])
+        side = round(voxels ** (1 / 3))
+        if rest == 0 and side**3 == voxels and side:
+            return f"use --side {side}, which is that of the set"
+        return "data.side and data.channels must be those of the set"

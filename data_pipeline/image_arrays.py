@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import functools
-import zipfile
-from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.augmentation import epoch_draws
+from ipulaunch.data_pipeline.image_files import Images
 from ipulaunch.data_pipeline.record_reader import aligned
 from ipulaunch.data_pipeline.source import ArraySource, untuned
 
 PAD = 4  # pixels of black around an image that a random crop may show
-
-Images = Tuple[np.ndarray, np.ndarray]  # uint8 [samples, height, width, channels], int32 [samples]
-
-
-class Part(NamedTuple):
-    """A file of images, or one of images and one of their labels, and how to read them."""
-
-    files: Tuple[Path, ...]
-    read: Callable[[], Images]
-
-
-def first_whole(versions: Sequence[Sequence[Part]]) -> Optional[Images]:
-    """The images of the first version of a split that is there with all its files."""
-    for parts in versions:
-        if all(file.is_file() for part in parts for file in part.files):
-            images, labels = zip(*(part.read() for part in parts))
-            return np.concatenate(images), np.concatenate(labels)
-    return None
 
 
 class ImageArrays(ArraySource):
@@ -79,29 +59,3 @@ class ImageArrays(ArraySource):
             return tf.ensure_shape(images, (micro_size, *self.inputs[1])), tf.ensure_shape(labels, (micro_size,))
 
         return untuned(numbers.map(fetch, threads, deterministic=True))
-
-
-def checked(images: np.ndarray, labels: np.ndarray, shape: Tuple[int, ...], classes: int, where: Path) -> Images:
-    """Images and labels as a source holds them; what does not fit together is refused."""
-    if images.dtype != np.uint8 or labels.dtype.kind not in "iu":
-        raise DataError(f"{where}: images are {images.dtype} and labels {labels.dtype}, expected uint8 and integers")
-    if images.shape[1:] not in (shape, shape[:-1]) or len(images) != labels.size:
-        found = f"images {images.shape} and labels {labels.shape}"
-        raise DataError(f"{where}: {found}, expected images of {shape} and a label for each")
-    if not len(images):
-        raise DataError(f"{where} holds no image")
-    if labels.min() < 0 or labels.max() >= classes:
-        raise DataError(f"{where}: labels are {labels.min()} to {labels.max()}, expected 0 to {classes - 1}")
-    return np.ascontiguousarray(images.reshape(-1, *shape)), labels.reshape(-1).astype(np.int32)
-
-
-def read_npz(path: Path, split: str) -> Tuple[np.ndarray, np.ndarray]:
-    """The images and labels of a split in an archive as Keras keeps them."""
-    part = "train" if split == "train" else "test"
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path} is no archive of arrays", hint="it was cut off; fetch it again")
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return arrays[f"x_{part}"], arrays[f"y_{part}"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} has no x_{part} and y_{part} that can be read: {error}") from error

@@ -9,6 +9,7 @@ _JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
 _STARTS_OF_FRAME = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # these three are tables, not frames
 _WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
+_LONGEST_SIDE = 65535  # all that a JPEG can have; a PNG that claims more is no picture
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 
 
@@ -61,6 +62,6 @@ def _jpeg(data: bytes) -> ImageHeader:
 
 
 def _sound(header: ImageHeader) -> ImageHeader:
-    if not header.height or not header.width or not header.channels:
+    if not header.channels or not all(0 < side <= _LONGEST_SIDE for side in (header.height, header.width)):
         raise NotAnImage(f"a {header.format} of {header.width} x {header.height} with {header.channels} channels")
     return header

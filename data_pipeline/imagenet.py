@@ -1,68 +1,73 @@
 """ImageNet's records: `image/encoded`, a JPEG, and `image/class/label`, from 1. Images leave the host as uint8.
 
-Training crops are decoded alone, not the whole image: with the fast DCT, and at a half, a quarter or an eighth of the
-size where that still leaves a pixel for each one wanted. The pixels differ from those of an exact decoding of the same
-crop by about 1 grey level in the mean at full size, and by the image's finest detail (up to 4 levels, for 224 pixels)
-below it. The resize is TensorFlow's float one on uint8 pixels, rounded: its ops that keep uint8 (nearest neighbour,
-quantised bilinear) took a third longer with TensorFlow 2.15 and 2.21. `fancy_upscaling` stays on: without it, decoding
-crops ended TensorFlow 2.6 with a damaged heap.
+Training crops are decoded alone, not the whole image. The resize is OpenCV's bilinear one, which keeps uint8 and
+differs from TensorFlow's, in float, by rounding: it takes 0.1 ms where TensorFlow's takes 0.6 and another 0.2 to round
+(a crop of 285 x 285, processor time, TensorFlow 2.15). `fancy_upscaling` stays on: without it, decoding crops ended
+TensorFlow 2.6 with a damaged heap. The decoder's own scaling to a half or less stays off: its pixels differ by up to 4
+grey levels in the mean.
 
-Measured on two busy cores, in processor time for an image of 112 kB: as much as the usual pipeline, 1.9 ms with
-TensorFlow 2.15 and 2.1 with 2.6. Decoding the crop alone takes 1.2 to 1.5 of them, nearly all of it in undoing the
-Huffman code, which a smaller scale does not spare (whole images: 1.6 ms at full size, 1.5 at an eighth). Tried without
-gain: one eager op after the other inside the reading function (2.8 ms), another malloc threshold, flips without cond.
+Of the processor time that is left for an image of 112 kB, 1.5 ms, 1.1 go into undoing the Huffman code of the crop,
+which a smaller scale does not spare. Tried without gain: OpenCV's decoder (1.4 ms, for it decodes the whole image), one
+eager op after the other inside the reading function, another malloc threshold, telling the decoder that the image ends
+below the crop, which it also complains of. What helped: to read and to scale up to 16 images in one call of Python,
+into one array; when every image was a tensor of its own, it took 1.7 ms.
 """
 
 from __future__ import annotations
 
 import collections
-import functools
-import re
 import struct
 from pathlib import Path
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.wording import counted
+from ipulaunch.data_pipeline import image_decoding
 from ipulaunch.data_pipeline.augmentation import Box, Draws, Window, random_window
+from ipulaunch.data_pipeline.ending import ends_with_python
 from ipulaunch.data_pipeline.example import NotAnExample, Span, find_features
-from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header
+from ipulaunch.data_pipeline.image_header import NotAnImage, read_header
 from ipulaunch.data_pipeline.index import Index, Progress, open_index
+from ipulaunch.data_pipeline.record_files import shards
 from ipulaunch.data_pipeline.record_reader import RecordReader
 from ipulaunch.data_pipeline.source import Source, untuned
 from ipulaunch.data_pipeline.tfrecord import Buffer
 
-SIDE = 224
-SHORTER_SIDE = 256  # of a validation image, before its centre of SIDE is cut out
-CHANNELS = 3
+SIDE, CHANNELS = image_decoding.SIDE, image_decoding.CHANNELS
 CLASSES = 1000
 
-_RATIOS = (1, 2, 4, 8)
-_PNG = len(_RATIOS)  # after the ways to decode a JPEG
-_END_OF_JPEG = b"\xff\xd9"
-_MOST_NEIGHBOURS = 100
+_MOST_AT_ONCE = 16  # images that are read, decoded and scaled by one call each
+_LONGEST_VARINT = 10  # bytes
 _BOX = ("image/object/bbox/ymin", "image/object/bbox/xmin", "image/object/bbox/ymax", "image/object/bbox/xmax")
 _NO_CONVERSION = tf.autograph.experimental.do_not_convert
 
 
 def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
-    """The record files of a split, in the order of their names."""
-    name = re.compile(rf"{split}-\d+-of-\d+")
-    found = sorted(path for path in data_dir.glob(f"{split}-*") if name.fullmatch(path.name))
-    if not found:
+    """The record files of a split, in the order of their names, if they are all there and of one set."""
+    found = shards(data_dir, split)
+    if not found.paths:
         hint = "the prepared set has train-00000-of-01024 and so on; small ones: ipulaunch data make imagenet"
         raise DataError(f"there are no {split}-NNNNN-of-NNNNN files in {data_dir}", hint=hint)
-    return tuple(found)
+    for wrong, said, hint in (
+        (found.missing, f"of {len(found.paths) + len(found.missing)} missing", "copy them again, or build the set"),
+        (found.strangers, f"of another set than {found.paths[0].name}", "keep each set in a directory of its own"),
+    ):
+        if wrong:
+            names = ", ".join([path.name for path in wrong[:3]] + ["..."] * (len(wrong) > 3))
+            raise DataError(f"{data_dir}: {counted(len(wrong), f'{split} file')} {said}: {names}", hint=hint)
+    return found.paths
 
 
 class _Sample(NamedTuple):
     """A record, and how to make its image."""
 
+    record: int
     encoded: bytes
     label: int
-    way: int  # to decode
+    is_png: bool
     window: Window
     flip: bool
 
@@ -86,9 +91,6 @@ class _Workspace:
 class ImagenetRecords(Source):
     """Samples of a split, fetched by number, cropped, flipped if `augment`, and scaled to `side` x `side` pixels."""
 
-    replaces_bad = False  # a sample that cannot be read is replaced by its neighbour
-    met: Optional[DataError]
-
     def __init__(
         self,
         data_dir: Path,
@@ -99,46 +101,88 @@ class ImagenetRecords(Source):
         threads: int,
         side: int = SIDE,
         classes: int = CLASSES,
+        files: Optional[Sequence[Path]] = None,
+        replaces_bad: bool = False,
         progress: Optional[Progress] = None,
     ) -> None:
         super().__init__()
-        files = find_files(data_dir, split)
-        self.index: Index = open_index(files, threads=threads, progress=progress)
+        self.replaces_bad = replaces_bad  # a sample that cannot be read is replaced by its neighbour
+        files = files or find_files(data_dir, split)
+        self.index: Index = open_index(files, threads=threads, progress=progress, tolerant=replaces_bad)
         if not self.index.records:
-            raise DataError(f"the {len(files)} {split} files in {data_dir} hold no record")
+            hint = self.index.defects[0].message if self.index.defects else ""
+            raise DataError(f"the {len(files)} {split} files in {data_dir} hold no record", hint=hint)
         self.samples = self.index.records
         self.seed, self.augment, self.side, self.classes = seed, augment, side, classes
+        self.opencv: Any = image_decoding.opencv() if augment else None
         self.reader = RecordReader(self.index)
         self.recent: Deque[np.ndarray] = collections.deque(maxlen=1)  # numbers of the micro-batches read last
+        self.decodable = np.zeros(self.samples, bool)  # records that were decoded to see whether they can be
 
-    @property
-    def error(self) -> Optional[DataError]:
-        """The first error met. The decoder's own do not say where, so they are looked for in what was read last."""
-        self.met = self.met or self._undecodable()
-        return self.met
+    def cause(self) -> Optional[DataError]:
+        """The first error met. The decoder's own do not say where, so they are looked for in what was read last.
 
-    @error.setter
-    def error(self, error: Optional[DataError]) -> None:
-        self.met = error
+        Not where bad samples are replaced: there every image was decoded before it was passed on.
+        """
+        return self.error or (None if self.replaces_bad else self._undecodable())
+
+    def following(self, number: int) -> int:
+        return self.reader.following(number)
 
     def dataset(self, numbers: tf.data.Dataset, micro_size: int, threads: int) -> tf.data.Dataset:
+        return self._made(numbers, micro_size, threads, traced=False)
+
+    def traced(self, numbers: tf.data.Dataset, micro_size: int, threads: int) -> tf.data.Dataset:
+        return self._made(numbers, micro_size, threads, traced=True)
+
+    def _made(self, numbers: tf.data.Dataset, micro_size: int, threads: int, *, traced: bool) -> tf.data.Dataset:
+        size = max(count for count in range(1, _MOST_AT_ONCE + 1) if micro_size % count == 0)
+        parts = micro_size // size
         # More than what reading can be ahead of a decoding error by: two maps, and the stream's own prefetch.
-        self.recent = collections.deque(maxlen=8 * threads + 8)
+        self.recent = collections.deque(maxlen=parts * (8 * threads + 8))
         read = self.guarded(self._read)
-        decode = functools.partial(_training_image if self.augment else _validation_image, self.side)
+        make = self._training_images if self.augment else self._validation_images
 
         def fetch(epoch: Any, ids: Any) -> Any:
-            return tf.numpy_function(read, [epoch, ids], [tf.string, tf.int32, tf.int32, tf.int32, tf.bool])
+            kinds = [tf.string, tf.int32, tf.int64, tf.bool, tf.int32, tf.bool]
+            found = tf.numpy_function(read, [epoch, ids], kinds)
+            for value, more in zip(found, ([], [], [], [], [4], [])):
+                value.set_shape([size, *more])
+            return found
 
-        def make(encoded: Any, label: Any, way: Any, window: Any, flip: Any) -> Any:
-            for value, shape in ((encoded, []), (label, []), (way, []), (window, [4]), (flip, [])):
-                value.set_shape(shape)
-            return decode(encoded, way, window, flip), label
+        def images(encoded: Any, labels: Any, records: Any, are_png: Any, windows: Any, flips: Any) -> Any:
+            made = (make(encoded, are_png, windows, flips), labels, records)
+            return made if traced else made[:2]
 
-        # Records are read by the micro-batch, which asks Python once, and decoded one by one, which fills the threads.
-        samples = numbers.map(fetch, threads, deterministic=True).unbatch()
-        images = samples.map(_NO_CONVERSION(make), threads, deterministic=True)
-        return untuned(images.batch(micro_size, drop_remainder=True))
+        def joined(*values: Any) -> Any:
+            return tuple(tf.reshape(value, (micro_size, *value.shape[2:])) for value in values)
+
+        if parts > 1:
+            numbers = numbers.map(
+                lambda epoch, ids: (tf.fill([parts], epoch), tf.reshape(ids, [parts, size]))
+            ).unbatch()
+        made = numbers.map(fetch, threads, deterministic=True)
+        made = made.map(_NO_CONVERSION(images), threads, deterministic=True)
+        if parts > 1:
+            made = made.batch(parts, drop_remainder=True).map(joined)
+        return untuned(made)
+
+    def _training_images(self, encoded: Any, are_png: Any, windows: Any, flips: Any) -> Any:
+        crops = image_decoding.crops(encoded, are_png, windows)
+        images = tf.numpy_function(ends_with_python(self._scaled), [flips, *crops], tf.uint8)
+        return tf.ensure_shape(images, (len(crops), self.side, self.side, CHANNELS))
+
+    def _scaled(self, flips: np.ndarray, *crops: np.ndarray) -> np.ndarray:
+        images = np.empty((len(crops), self.side, self.side, CHANNELS), np.uint8)
+        for image, crop, flip in zip(images, crops, flips):
+            self.opencv.resize(crop, (self.side, self.side), dst=image, interpolation=self.opencv.INTER_LINEAR)
+            if flip:
+                self.opencv.flip(image, 1, dst=image)
+        return images
+
+    def _validation_images(self, encoded: Any, are_png: Any, windows: Any, flips: Any) -> Any:
+        make = image_decoding.validation_image
+        return tf.stack([make(self.side, encoded[n], are_png[n], windows[n]) for n in range(encoded.shape[0])])
 
     def _read(self, epoch: np.ndarray, ids: np.ndarray) -> Tuple[np.ndarray, ...]:
         self.recent.append(ids)
@@ -150,26 +194,30 @@ class ImagenetRecords(Source):
         return (
             encoded,
             np.array([sample.label for sample in samples], np.int32),
-            np.array([sample.way for sample in samples], np.int32),
+            np.array([sample.record for sample in samples], np.int64),
+            np.array([sample.is_png for sample in samples]),
             np.array([sample.window for sample in samples], np.int32),
             np.array([sample.flip for sample in samples]),
         )
 
     def _sample_near(self, workspace: _Workspace, record: int) -> _Sample:
-        """The sample, or the next one that can be read and whose JPEG has an end: one without is cut off."""
-        for distance in range(_MOST_NEIGHBOURS):
-            neighbour = (record + distance) % self.samples
-            try:
-                sample = self._sample(workspace, neighbour)
-                if sample.way == _PNG or _END_OF_JPEG in sample.encoded:
-                    return sample
-                raise DataError(f"{self.index.place(neighbour)}: the JPEG is cut off")
-            except DataError as error:
-                self.bad[neighbour] = error
-        raise DataError(f"{_MOST_NEIGHBOURS} samples in a row from number {record} on cannot be read")
+        """The sample, or the next one that can be read and decoded."""
+        return self.near(record, lambda neighbour: self._decodable_sample(workspace, neighbour))
+
+    def _decodable_sample(self, workspace: _Workspace, record: int) -> _Sample:
+        sample = self._sample(workspace, record)
+        if not self.decodable[record]:
+            defect = image_decoding.defect_of(sample.encoded)
+            if defect is not None:
+                raise self._undecodable_at(record, defect)
+            self.decodable[record] = True
+        return sample
+
+    def _undecodable_at(self, record: int, defect: str) -> DataError:
+        return DataError(f"{self.index.place(record)}: the image cannot be decoded: {defect}")
 
     def _sample(self, workspace: _Workspace, record: int) -> _Sample:
-        size = int(self.index.lengths[record])
+        size = self.reader.length(record)
         self.reader.read_into(record, [workspace.room_for(size)])
         data = workspace.room
         try:
@@ -184,15 +232,13 @@ class ImagenetRecords(Source):
         except NotAnImage as error:
             raise DataError(f"{self.index.place(record)}: image/encoded is {error}") from error
         if not self.augment:
-            return _Sample(encoded, label, _way(header, 1), Window(0, 0, header.height, header.width), False)
+            window = Window(0, 0, header.height, header.width)
+            return _Sample(record, encoded, label, header.format == "PNG", window, False)
         draws = workspace.draws
         draws.restart(record)
         (flip,) = draws.take(1)
         window = random_window(draws, header.height, header.width, marked_objects(data, features))
-        ratio = 1
-        if header.format == "JPEG":
-            ratio = max(r for r in _RATIOS if r == 1 or min(window.height, window.width) >= r * self.side)
-        return _Sample(encoded, label, _way(header, ratio), Window(*(n // ratio for n in window)), flip < 0.5)
+        return _Sample(record, encoded, label, header.format == "PNG", window, flip < 0.5)
 
     def _span(self, record: int, features: Dict[str, Span], name: str, kind: str) -> Span:
         span = features.get(name)
@@ -205,7 +251,7 @@ class ImagenetRecords(Source):
 
     def _label(self, record: int, data: bytearray, span: Span) -> int:
         label = 0
-        for shift, byte in enumerate(data[span.start : span.stop]):
+        for shift, byte in enumerate(data[span.start : min(span.stop, span.start + _LONGEST_VARINT)]):
             label |= (byte & 0x7F) << 7 * shift
             if byte < 0x80:
                 break
@@ -220,17 +266,12 @@ class ImagenetRecords(Source):
         workspace = _Workspace(self.seed, 0)
         for record in (int(number) for ids in list(self.recent) for number in ids):
             try:
-                tf.io.decode_image(self._sample(workspace, record).encoded, 3, expand_animations=False)
+                defect = image_decoding.defect_of(self._sample(workspace, record).encoded)
             except DataError as error:
                 return error
-            except tf.errors.InvalidArgumentError as error:
-                reason = str(error).split(" [Op:")[0].splitlines()[0]
-                return DataError(f"{self.index.place(record)}: the image cannot be decoded: {reason}")
+            if defect is not None:
+                return self._undecodable_at(record, defect)
         return None
-
-
-def _way(header: ImageHeader, ratio: int) -> int:
-    return _PNG if header.format == "PNG" else _RATIOS.index(ratio)
 
 
 def marked_objects(data: Buffer, features: Dict[str, Span]) -> Optional[List[Box]]:
@@ -242,40 +283,3 @@ def marked_objects(data: Buffer, features: Dict[str, Span]) -> Optional[List[Box
         columns.append(struct.unpack_from(f"<{(span.stop - span.start) // 4}f", data, span.start))
     boxes: List[Box] = list(zip(*columns))
     return boxes or None
-
-
-def _training_image(side: int, encoded: Any, way: Any, window: Any, flip: Any) -> Any:
-    def scaled(ratio: int) -> Any:
-        return lambda: tf.io.decode_and_crop_jpeg(encoded, window, 3, ratio, dct_method="INTEGER_FAST")
-
-    def png() -> Any:
-        return tf.slice(tf.io.decode_png(encoded, 3), [window[0], window[1], 0], [window[2], window[3], 3])
-
-    crop = tf.switch_case(way, [*(scaled(ratio) for ratio in _RATIOS), png])
-    image = _to_uint8(_resize(crop, (side, side)))
-    turned = tf.cond(flip, lambda: tf.raw_ops.Reverse(tensor=image, dims=[False, True, False]), lambda: image)
-    return tf.ensure_shape(turned, (side, side, CHANNELS))
-
-
-def _validation_image(side: int, encoded: Any, way: Any, window: Any, flip: Any) -> Any:
-    """The centre of the image scaled to a shorter side of 256/224 of `side`, with the exact DCT."""
-
-    def jpeg() -> Any:
-        return tf.io.decode_jpeg(encoded, 3, dct_method="INTEGER_ACCURATE")
-
-    image = tf.cond(way == _PNG, lambda: tf.io.decode_png(encoded, 3), jpeg)
-    height, width = window[2], window[3]
-    size = tf.stack([height, width]) * round(side * SHORTER_SIDE / SIDE) // tf.minimum(height, width)
-    top, left = (size[0] - side) // 2, (size[1] - side) // 2
-    centre = tf.slice(_resize(image, size), [top, left, 0], [side, side, CHANNELS])
-    return tf.ensure_shape(_to_uint8(centre), (side, side, CHANNELS))
-
-
-def _resize(image: Any, size: Any) -> Any:
-    """Bilinear, on pixels as they are: the op takes uint8, which spares a pass over the crop."""
-    scaled = tf.raw_ops.ResizeBilinear(images=tf.expand_dims(image, 0), size=size, half_pixel_centers=True)
-    return tf.squeeze(scaled, 0)
-
-
-def _to_uint8(image: Any) -> Any:
-    return tf.cast(image + 0.5, tf.uint8)  # the nearest: values are at most 255

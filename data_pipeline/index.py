@@ -3,159 +3,123 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import itertools
 import os
-import zipfile
-from concurrent.futures import ThreadPoolExecutor
+import time
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline.tfrecord import RecordPlace, Scan, scan
+from ipulaunch.data_pipeline.kept_index import Entry, FileState, load, save
+from ipulaunch.data_pipeline.parallel import in_order
+from ipulaunch.data_pipeline.tfrecord import HEADER, RecordPlace, Scan, scan
 
-_FORMAT = 1
-_SAVE_EVERY = 4096  # files between two saves, so that an interrupted build goes on where it was
-_COLUMNS = ("offsets", "lengths", "counts", "sizes", "times")
+_SAVE_INTERVAL_S = 10.0  # so that a build that was killed goes on where it was
 
 Progress = Callable[[int, int], None]  # (files done, files in all)
 
 
-class FileState(NamedTuple):
-    """What tells whether a file has changed since it was indexed."""
+class Paths(Sequence[Path]):
+    """Files of one directory. Names lie in one piece, as a Path for each would take 500 bytes."""
 
-    size: int
-    time_ns: int
+    def __init__(self, paths: Sequence[Path]) -> None:
+        names = [os.fsencode(path.name) for path in paths]
+        self.directory, self.names = paths[0].parent, b"".join(names)
+        self.ends = np.fromiter(itertools.accumulate(map(len, names)), np.int64, len(names))
 
+    def __len__(self) -> int:
+        return len(self.ends)
 
-class Entry(NamedTuple):
-    """What the index knows of one file."""
-
-    state: FileState
-    scan: Scan
+    def __getitem__(self, number: Any) -> Any:
+        number = range(len(self))[number]
+        start = int(self.ends[number - 1]) if number else 0
+        return self.directory / os.fsdecode(self.names[start : int(self.ends[number])])
 
 
 class Index(NamedTuple):
     """The records of a data set, in the order of its files."""
 
-    paths: Tuple[Path, ...]
+    paths: Sequence[Path]
     firsts: np.ndarray  # number of the first record of each file, and the number of all records
     offsets: np.ndarray
     lengths: np.ndarray
     packed: np.ndarray  # by file
+    defects: Tuple[DataError, ...] = ()  # of files whose records end before the file does
 
     @property
     def records(self) -> int:
         return len(self.offsets)
 
     def place(self, record: int) -> RecordPlace:
-        """The file, the number in it and the byte offset of a record."""
+        """The file, the number in it and the byte at which a record begins, with its length."""
         file = self.file_of(record)
-        return RecordPlace(self.paths[file], record - int(self.firsts[file]), int(self.offsets[record]))
+        return RecordPlace(self.paths[file], record - int(self.firsts[file]), int(self.offsets[record]) - HEADER)
 
     def file_of(self, record: int) -> int:
         return int(np.searchsorted(self.firsts, record, side="right")) - 1
 
 
-def open_index(paths: Sequence[Path], *, threads: int, progress: Optional[Progress] = None) -> Index:
-    """The index of these files of one directory: kept from before where they are unchanged, built where not."""
+def open_index(
+    paths: Sequence[Path],
+    *,
+    threads: int,
+    progress: Optional[Progress] = None,
+    tolerant: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Index:
+    """The index of these files of one directory: kept from before where they are unchanged, built where not.
+
+    A damaged file is refused. If `tolerant`, the records before the defect are taken, and the defect is told; of such
+    a file nothing is kept, so that nobody takes it for a whole one.
+    """
     if not paths:
         raise DataError("there are no files to index")
-    states = [_state(path) for path in paths]
-    places = (_place_beside(paths[0].parent), _place_in_cache(paths[0].parent))
-    known = _load(places[0]) or _load(places[1]) or {}
-    changed = [n for n, path in enumerate(paths) if path.name not in known or known[path.name].state != states[n]]
-    with ThreadPoolExecutor(threads) as pool:
-        for start in range(0, len(changed), _SAVE_EVERY):
-            part = changed[start : start + _SAVE_EVERY]
-            for done, (number, found) in enumerate(zip(part, pool.map(scan, [paths[n] for n in part])), start + 1):
-                known[paths[number].name] = Entry(states[number], found)
+    directory = paths[0].parent
+    states = {path.name: _state(path) for path in paths}
+    known = load(directory, states)
+    changed = [path for path in paths if path.name not in known or known[path.name].state != states[path.name]]
+    done, next_save = len(paths) - len(changed), clock() + _SAVE_INTERVAL_S
+    examined: Any = in_order(_examine, changed, threads)
+    try:
+        with contextlib.closing(examined):
+            for path, entry in zip(changed, examined):
+                if entry.scan.defect is not None and not tolerant:
+                    raise entry.scan.defect
+                known[path.name] = entry
+                done += 1
                 if progress:
-                    progress(len(paths) - len(changed) + done, len(paths))
-            _save(places, known)
+                    progress(done, len(paths))
+                if clock() >= next_save:
+                    save(directory, known)
+                    next_save = clock() + _SAVE_INTERVAL_S
+    finally:
+        if changed:
+            save(directory, known)
     return _join(paths, [known[path.name].scan for path in paths])
 
 
-def kept_at(directory: Path) -> Optional[Path]:
-    """Where the index of a directory's files is kept: beside them, in the cache, or nowhere."""
-    places = (_place_beside(directory), _place_in_cache(directory))
-    return next((place for place in places if place.exists()), None)
+def _examine(path: Path) -> Entry:
+    state = _state(path)  # before the scan: what is written meanwhile makes it a changed file
+    return Entry(state, scan(path))
 
 
-def _join(paths: Sequence[Path], scans: Sequence[Scan]) -> Index:
+def _state(path: Path) -> Optional[FileState]:
+    try:
+        status = path.stat()
+    except OSError:
+        return None  # the scan says why
+    return FileState(status.st_size, status.st_mtime_ns)
+
+
+def _join(paths: Sequence[Path], scans: List[Scan]) -> Index:
     counts = [len(found.offsets) for found in scans]
     return Index(
-        tuple(paths),
+        Paths(paths),
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         np.concatenate([found.offsets for found in scans]),
         np.concatenate([found.lengths for found in scans]),
         np.array([found.is_gzip for found in scans]),
+        tuple(found.defect for found in scans if found.defect is not None),
     )
-
-
-def _state(path: Path) -> FileState:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    return FileState(status.st_size, status.st_mtime_ns)
-
-
-def _place_beside(directory: Path) -> Path:
-    return directory / ".ipulaunch-index.npz"
-
-
-def _place_in_cache(directory: Path) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ipulaunch"
-    return cache / f"index-{hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:16]}.npz"
-
-
-def _save(places: Sequence[Path], known: Dict[str, Entry]) -> None:
-    """Keep what is known in the first of the places that can be written, or in none."""
-    entries = list(known.values())
-    arrays: Dict[str, Any] = {
-        "format": np.array(_FORMAT),
-        "names": np.frombuffer("\n".join(known).encode(), np.uint8),
-        "sizes": np.array([entry.state.size for entry in entries], np.int64),
-        "times": np.array([entry.state.time_ns for entry in entries], np.int64),
-        "packed": np.array([entry.scan.is_gzip for entry in entries]),
-        "counts": np.array([len(entry.scan.offsets) for entry in entries], np.int64),
-        "offsets": np.concatenate([entry.scan.offsets for entry in entries]),
-        "lengths": np.concatenate([entry.scan.lengths for entry in entries]),
-    }
-    for place in places:
-        temporary = place.with_name(f"{place.name}.{os.getpid()}")
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
-                np.savez(file, **arrays)
-            temporary.replace(place)
-            return
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-
-
-def _load(place: Path) -> Optional[Dict[str, Entry]]:
-    """What a saved index knows, by file name; None for one that is absent, damaged or of another format."""
-    try:
-        if not zipfile.is_zipfile(place):
-            return None
-        with place.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            if int(arrays["format"]) != _FORMAT:
-                return None
-            names = arrays["names"].tobytes().decode().split("\n")
-            columns = {name: arrays[name].astype(np.int64) for name in _COLUMNS}
-            packed = arrays["packed"].astype(bool)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile):
-        return None
-    firsts = np.concatenate([[0], np.cumsum(columns["counts"])])
-    if firsts[-1] != len(columns["offsets"]) or not len(names) == len(packed) == len(columns["sizes"]):
-        return None
-    known = {}
-    for number, name in enumerate(names):
-        part = slice(firsts[number], firsts[number + 1])
-        state = FileState(int(columns["sizes"][number]), int(columns["times"][number]))
-        known[name] = Entry(state, Scan(columns["offsets"][part], columns["lengths"][part], bool(packed[number])))
-    return known

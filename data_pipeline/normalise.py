@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import tensorflow as tf
 
@@ -22,17 +22,25 @@ def colours(pixels: Any, mean: Tuple[float, ...], std: Tuple[float, ...]) -> Any
     return (tf.cast(pixels, tf.float32) - tf.constant(mean)) / tf.constant(std)
 
 
-def as_sent(stream: tf.data.Dataset, settings: Any) -> tf.data.Dataset:
-    """A stream with its inputs as they leave the host: as they are stored, or as floats, normalised or not."""
-    data = settings.data
-    if data.synthetic_data == "ipu":  # nothing is sent
+def as_sent(stream: tf.data.Dataset, settings: Any, threads: int) -> tf.data.Dataset:
+    """A stream with its inputs as they leave the host: as they are stored, or as floats, normalised or not.
+
+    Several threads make them so, ahead of whoever takes them: a device must not wait for a logarithm.
+    """
+    send = _conversion(settings.data)
+    if send is None:
         return stream
+    return stream.map(lambda inputs, *rest: (send(inputs), *rest), threads, deterministic=True)
 
-    def send(inputs: Any) -> Any:
+
+def _conversion(data: Any) -> Optional[Callable[[Any], Any]]:
+    """What the host does to inputs before it sends them, if anything."""
+    if data.synthetic_data == "ipu":  # nothing is sent
+        return None
+    if data.host_preprocess:
         if isinstance(data, CosmoflowData):
-            return density(inputs, data.normalise, tf.float32) if data.host_preprocess else inputs
-        if data.host_preprocess:
-            return colours(inputs, data.mean, data.std)
-        return inputs if data.sends_bytes else tf.cast(inputs, tf.float32)
-
-    return stream.map(lambda inputs, *rest: (send(inputs), *rest))
+            return lambda inputs: density(inputs, data.normalise, tf.float32)
+        return lambda inputs: colours(inputs, data.mean, data.std)
+    if isinstance(data, CosmoflowData) or data.sends_bytes:
+        return None
+    return lambda inputs: tf.cast(inputs, tf.float32)

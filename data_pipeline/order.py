@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Tuple
+from typing import Any, NamedTuple, Tuple
 
 import numpy as np
 
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
+
+_MIXED_AT_ONCE = 1 << 20  # samples, if a window has not more; bounds the memory that takes
 
 
 class Shuffle(NamedTuple):
@@ -18,6 +20,16 @@ class Shuffle(NamedTuple):
     window: int = 1  # blocks whose samples are mixed with each other
 
 
+def id_type(most: int) -> Any:
+    """The type of numbers up to this one: half the memory, where it suffices."""
+    return np.int32 if most < 2**31 else np.int64
+
+
+def order_type(samples: int, shuffle: Shuffle) -> Any:
+    """The type of the numbers in an epoch's order; the last block reaches beyond the samples."""
+    return id_type(samples + shuffle.block)
+
+
 def epoch_order(samples: int, shuffle: Shuffle, epoch: int) -> np.ndarray:
     """The permutation of 0..samples-1 that an epoch trains in: of all samples, or of blocks and then within windows.
 
@@ -25,13 +37,26 @@ def epoch_order(samples: int, shuffle: Shuffle, epoch: int) -> np.ndarray:
     every version, and a run may resume under another one.
     """
     bits = np.random.Philox(key=np.array([shuffle.seed, epoch], np.uint64))
+    kind = order_type(samples, shuffle)
     if shuffle.block == 1:
-        return np.argsort(bits.random_raw(samples), kind="stable")
-    blocks = np.argsort(bits.random_raw(-(-samples // shuffle.block)), kind="stable")
-    order = (blocks[:, None] * shuffle.block + np.arange(shuffle.block)).ravel()
+        return np.argsort(bits.random_raw(samples), kind="stable").astype(kind)
+    blocks = np.argsort(bits.random_raw(-(-samples // shuffle.block)), kind="stable").astype(kind)
+    order: np.ndarray = (blocks[:, None] * kind(shuffle.block) + np.arange(shuffle.block, dtype=kind)).ravel()
     order = order[order < samples]
-    windows = np.arange(samples) // (shuffle.block * shuffle.window)
-    return order[np.lexsort((bits.random_raw(samples), windows))]
+    width = shuffle.block * shuffle.window
+    piece = width * max(1, _MIXED_AT_ONCE // width)
+    for start in range(0, samples, piece):
+        part = order[start : start + piece]
+        windows = np.arange(len(part)) // width
+        part[:] = part[np.lexsort((bits.random_raw(len(part)), windows))]
+    return order
+
+
+def last_weights(samples: int, batch: Batch) -> np.ndarray:
+    """The weights of the samples in the last update of an epoch that is filled by `pad`."""
+    weights = np.ones(batch.global_size, np.float32)
+    weights[batch.global_size - -samples % batch.global_size :] = 0
+    return weights
 
 
 def whole_updates(
@@ -43,16 +68,17 @@ def whole_updates(
     will see them again; `pad` fills it with samples of weight 0.
     """
     order = epoch_order(samples, shuffle, epoch)
+    missing = -samples % batch.global_size
     if remainder == "drop":
         order = order[: samples // batch.global_size * batch.global_size]
-        return order, np.ones(len(order), np.float32)
-    missing = -samples % batch.global_size
-    weights = np.ones(samples + missing, np.float32)
-    if remainder == "repeat":
-        following = epoch_order(samples, shuffle, epoch + 1)
-        return np.concatenate([order, np.resize(following, missing)]), weights
-    weights[samples:] = 0
-    return np.concatenate([order, np.resize(order, missing)]), weights
+    elif missing:
+        filling = epoch_order(samples, shuffle, epoch + 1) if remainder == "repeat" else order
+        order = np.concatenate([order, np.resize(filling, missing)])
+    if remainder != "pad":
+        return order, np.broadcast_to(np.float32(1), len(order))
+    weights = np.ones(len(order), np.float32)
+    weights[-batch.global_size :] = last_weights(samples, batch)
+    return order, weights
 
 
 def training_ids(order: np.ndarray, batch: Batch, place: Place, *, by_replica: bool) -> np.ndarray:
@@ -74,12 +100,6 @@ def validation_ids(samples: int, batch: Batch, place: Place) -> Tuple[np.ndarray
     """The samples one instance validates, and their weights: padding to whole micro-batches weighs 0."""
     per_step = batch.micro_size * batch.replicas
     steps = -(-samples // per_step)
-    ids = np.arange(steps * per_step)
-    weights = (ids < samples).astype(np.float32)
-    ids = np.minimum(ids, samples - 1)
-    mine = slice(place.first_replica, place.first_replica + place.local_replicas)
-    shape = (steps, batch.replicas, batch.micro_size)
-    return (
-        ids.reshape(shape)[:, mine].reshape(-1, batch.micro_size),
-        weights.reshape(shape)[:, mine].reshape(-1, batch.micro_size),
-    )
+    ids = np.arange(steps * per_step, dtype=id_type(steps * per_step)).reshape(steps, batch.replicas, batch.micro_size)
+    mine = ids[:, place.first_replica : place.first_replica + place.local_replicas].reshape(-1, batch.micro_size)
+    return np.minimum(mine, samples - 1), (mine < samples).astype(np.float32)

@@ -5,14 +5,17 @@ Every epoch deals the records anew, so over a training each host meets all of th
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import fcntl
 import os
 import shutil
 from pathlib import Path
-from typing import Callable, List, Sequence
+from typing import Callable, Collection, Counter, Iterator, List, Sequence, Tuple
 
 import crc32c
 
-from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.errors import DataError, NotReadyError
 
 _BLOCK = 1 << 22
 _SPARE = 0.02  # of the disk, left free for everybody else
@@ -29,56 +32,108 @@ def stage(
     """
     places = [target / path.relative_to(source) for path in files]
     pairs = list(zip(files, places))
-    _check_space([pair for pair in pairs if not _is_copied(*pair)], target)
     # Our part is taken from all files: others copy at the same time, and what is missing changes under our hands.
-    mine = [pair for pair in pairs[index::instances] if not _is_copied(*pair)]
-    total, done = sum(path.stat().st_size for path, _ in mine), 0
-    for path, place in mine:
-        place.parent.mkdir(parents=True, exist_ok=True)
+    mine = pairs[index::instances]
+    own = {place for _, place in mine}
+    _remove_leftovers(own)
+    _check_space(pairs, target, others=set(places) - own)
+    missing = [pair for pair in mine if not _is_copied(*pair)]
+    total, done = sum(_status(path).st_size for path, _ in missing), 0
+    for path, place in missing:
         done += _copy(path, place)
         progress(done, total)
     return places
 
 
 def _is_copied(path: Path, place: Path) -> bool:
-    if not place.exists():
+    try:
+        copy = place.stat()
+    except OSError:
         return False
-    original, copy = path.stat(), place.stat()
+    original = _status(path)
     return (original.st_size, original.st_mtime_ns) == (copy.st_size, copy.st_mtime_ns)
 
 
-def _check_space(missing: Sequence[tuple[Path, Path]], target: Path) -> None:
-    needed = sum(path.stat().st_size for path, _ in missing)
-    target.mkdir(parents=True, exist_ok=True)
-    disk = shutil.disk_usage(target)
-    free = disk.free - int(_SPARE * disk.total)
-    if needed > free:
-        raise DataError(
-            f"staging needs {needed >> 20} MiB in {target}, which has {max(0, free) >> 20} MiB to spare",
-            hint="name a larger disk with --stage-dir, or read the data where it is",
-        )
+def _status(path: Path) -> os.stat_result:
+    try:
+        return path.stat()
+    except OSError as error:
+        raise DataError(f"{path} cannot be staged: {error.strerror}") from error
+
+
+def _begun(places: Collection[Path]) -> Iterator[Tuple[Path, Path]]:
+    """The copies to these places that are not whole, each with its place."""
+    for directory in {place.parent for place in places}:
+        for path in directory.glob(".*"):
+            name, _, number = path.name[1:].rpartition(".")
+            if number.isdigit() and directory / name in places:
+                yield path, directory / name
+
+
+def _remove_leftovers(places: Collection[Path]) -> None:
+    """Remove the copies that processes which are dead now had begun; who copies holds a lock on the copy."""
+    for path, _ in _begun(places):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+
+
+def _check_space(pairs: Sequence[Tuple[Path, Path]], target: Path, *, others: Collection[Path]) -> None:
+    for _ in range(2):  # a leftover that its instance removes while we look seems used and not given back
+        needed, free = _demand(pairs, target, others)
+        if needed <= free:
+            return
+    raise DataError(
+        f"staging needs {needed >> 20} MiB in {target}, which has {max(0, free) >> 20} MiB to spare",
+        hint="name a larger disk with --stage-dir, or read the data where it is",
+    )
+
+
+def _demand(pairs: Sequence[Tuple[Path, Path]], target: Path, others: Collection[Path]) -> Tuple[int, int]:
+    """The bytes that are needed for all that is missing, and those that are free.
+
+    What other instances have begun to copy has its room already, or gives it back when they remove it. In this order, a
+    copy that grows or ends while we look is not counted twice.
+    """
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        disk = shutil.disk_usage(target)
+    except OSError as error:
+        raise NotReadyError(
+            f"nothing can be staged to {target}: {error.strerror}",
+            hint="name another disk with --stage-dir, or read the data where it is",
+        ) from error
+    begun: Counter[Path] = collections.Counter()
+    for path, place in _begun(others):
+        with contextlib.suppress(OSError):  # it has just ended
+            begun[place] += path.stat().st_size
+    needed = sum(_status(path).st_size - begun[place] for path, place in pairs if not _is_copied(path, place))
+    return needed, disk.free - int(_SPARE * disk.total)
 
 
 def _copy(path: Path, place: Path) -> int:
     temporary = place.with_name(f".{place.name}.{os.getpid()}")
     try:
+        place.parent.mkdir(parents=True, exist_ok=True)
         with path.open("rb") as source, temporary.open("wb") as target:
+            with contextlib.suppress(OSError):  # where there are no locks, leftovers stay
+                fcntl.flock(target, fcntl.LOCK_EX)
             size = crc = 0
             for block in iter(lambda: source.read(_BLOCK), b""):
                 target.write(block)
                 size, crc = size + len(block), crc32c.crc32c(block, crc)
             target.flush()
             os.fsync(target.fileno())
-        if _checksum(temporary) != crc:
-            raise DataError(f"the copy of {path} in {place.parent} differs from it", hint="check that disk")
-        status = path.stat()
-        os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
-        temporary.replace(place)
+            if _checksum(temporary) != crc:
+                raise DataError(f"the copy of {path} in {place.parent} differs from it", hint="check that disk")
+            status = path.stat()
+            os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+            temporary.replace(place)
         return size
     except OSError as error:
         raise DataError(f"{path} cannot be staged to {place.parent}: {error.strerror}") from error
     finally:
-        if temporary.exists():
+        with contextlib.suppress(OSError):  # it is in its place, or was never made
             temporary.unlink()
 
 

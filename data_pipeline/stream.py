@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from ipulaunch.data_pipeline.ending import ends_with_python
-from ipulaunch.data_pipeline.order import Shuffle, training_ids, validation_ids, whole_updates
+from ipulaunch.data_pipeline.order import (
+    Shuffle,
+    last_weights,
+    order_type,
+    training_ids,
+    validation_ids,
+    whole_updates,
+)
 from ipulaunch.data_pipeline.source import Source
 from ipulaunch.topology import Batch
 from ipulaunch.topology.batch import updates_per_epoch
@@ -31,47 +38,61 @@ def training_stream(
 ) -> tf.data.Dataset:
     """Micro-batches of these weight updates, counted from the start of training, for our replicas and all steps.
 
-    (inputs, targets), with `pad` also the weights of the samples, and when traced also (epoch, their numbers).
-    An epoch is a pass over the samples here.
+    (inputs, targets), with `pad` also the weights of the samples, and when traced also (epoch, the numbers that were
+    planned, those that were read): a sample that cannot be read may be replaced. An epoch is a pass over the samples
+    here.
     """
     per_epoch = updates_per_epoch(source.samples, batch, remainder)
     rows_per_update = place.local_replicas * batch.accumulation
     first_epoch, skipped = divmod(updates.start, per_epoch)
 
     @ends_with_python
-    def rows(epoch: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-        order, weights = whole_updates(source.samples, shuffle, int(epoch), batch, remainder)
+    def rows(epoch: np.ndarray) -> np.ndarray:
+        order, _ = whole_updates(source.samples, shuffle, int(epoch), batch, remainder)
         ids = training_ids(order, batch, place, by_replica=by_replica)
-        weights = training_ids(weights, batch, place, by_replica=by_replica)
-        before = skipped * rows_per_update if epoch == first_epoch else 0
-        return ids[before:], weights[before:]
+        return ids[skipped * rows_per_update if epoch == first_epoch else 0 :]
 
     def numbered(epoch: Any) -> tf.data.Dataset:
-        ids, weights = tf.numpy_function(rows, [epoch], (tf.int64, tf.float32))
-        for values in (ids, weights):
-            values.set_shape([None, batch.micro_size])
-        slices = tf.data.Dataset.from_tensor_slices((ids, weights))
-        return slices.map(lambda row, weight: (epoch, row, weight))
+        ids = tf.numpy_function(rows, [epoch], tf.as_dtype(order_type(source.samples, shuffle)))
+        ids.set_shape([None, batch.micro_size])
+        return _numbers(epoch, ids)
 
     every = tf.data.Dataset.range(first_epoch, -(-updates.stop // per_epoch)).flat_map(numbered)
     every = every.take(len(updates) * rows_per_update)
-    samples = source.dataset(every.map(lambda epoch, ids, _: (epoch, ids)), batch.micro_size, threads)
-
-    def element(sample: Any, number: Any) -> Any:
-        epoch, ids, weights = number
-        extra = ((weights,) if remainder == "pad" else ()) + (((epoch, ids),) if traced else ())
-        return (*sample, *extra)
-
-    return _ahead(tf.data.Dataset.zip((samples, every)).map(element), threads)
+    read = source.traced if traced else source.dataset
+    samples = read(every, batch.micro_size, threads)
+    if remainder == "pad":
+        last = training_ids(last_weights(source.samples, batch), batch, place, by_replica=by_replica)
+        weights = _weights(last, updates, per_epoch)
+        weighted = tf.data.Dataset.zip((samples, weights))
+        samples = weighted.map(lambda sample, weight: (*sample[:2], weight, *sample[2:]))
+    if traced:
+        planned = tf.data.Dataset.zip((samples, every))
+        samples = planned.map(lambda sample, number: (*sample[:-1], (*number, sample[-1])))
+    return _ahead(samples, threads)
 
 
 def validation_stream(source: Source, batch: Batch, place: Place, *, threads: int) -> tf.data.Dataset:
     """Micro-batches of one pass over the validation samples, with a weight for each sample."""
     ids, weights = validation_ids(source.samples, batch, place)
-    numbers = tf.data.Dataset.from_tensor_slices((np.zeros(len(ids), np.int64), ids))
-    samples = source.dataset(numbers, batch.micro_size, threads)
+    samples = source.dataset(_numbers(tf.constant(0, tf.int64), ids), batch.micro_size, threads)
     weighted = tf.data.Dataset.zip((samples, tf.data.Dataset.from_tensor_slices(weights)))
     return _ahead(weighted.map(lambda sample, weight: (*sample, weight)), threads)
+
+
+def _numbers(epoch: Any, ids: Any) -> tf.data.Dataset:
+    """(epoch, numbers of a micro-batch) for each row of ids."""
+    return tf.data.Dataset.from_tensor_slices(ids).map(lambda row: (epoch, tf.cast(row, tf.int64)))
+
+
+def _weights(last: np.ndarray, updates: range, per_epoch: int) -> tf.data.Dataset:
+    """The weights of the samples of each micro-batch, those of an epoch's last update being the given ones."""
+
+    def of_update(update: Any) -> tf.data.Dataset:
+        is_last = (update + 1) % per_epoch == 0
+        return tf.data.Dataset.from_tensor_slices(tf.where(is_last, last, tf.ones_like(last)))
+
+    return tf.data.Dataset.range(updates.start, updates.stop).flat_map(of_update)
 
 
 def _ahead(stream: tf.data.Dataset, threads: int) -> tf.data.Dataset:

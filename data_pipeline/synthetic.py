@@ -1,4 +1,4 @@
-"""Made-up samples, each a function of (seed, split, number) alone."""
+"""Made-up samples: on the host each is a function of (seed, split, number) alone, on the device each micro-batch is."""
 
 from __future__ import annotations
 

@@ -6,20 +6,18 @@ are CRC-32C, masked as TensorFlow masks them.
 
 from __future__ import annotations
 
-import gzip
 import os
 import struct
-import zlib
 from pathlib import Path
-from typing import Any, Callable, List, NamedTuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 import crc32c
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.data_pipeline.packed import is_gzip, unpacked
 
 HEADER, FOOTER = 12, 4
-_GZIP_MAGIC = b"\x1f\x8b"
 _SCAN_BYTES = 1 << 16
 
 Read = Callable[[int, int], bytes]  # (how many, from where)
@@ -27,7 +25,7 @@ Buffer = Any  # bytes, bytearrays, memoryviews and arrays: whatever lies in one 
 
 
 class RecordPlace(NamedTuple):
-    """Where the data of one record lies in its file, for messages."""
+    """Where one record lies in its file, for messages."""
 
     path: Path
     number: int
@@ -43,6 +41,7 @@ class Scan(NamedTuple):
     offsets: np.ndarray
     lengths: np.ndarray
     is_gzip: bool  # then offsets count in the unpacked bytes
+    defect: Optional[DataError] = None  # then these are the records before it
 
 
 def masked_crc(*parts: Buffer) -> int:
@@ -53,60 +52,68 @@ def masked_crc(*parts: Buffer) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def is_gzip(path: Path) -> bool:
-    """Whether a file is packed, told by its first bytes and not by its name."""
-    with path.open("rb") as file:
-        return file.read(2) == _GZIP_MAGIC
-
-
-def unpacked(path: Path) -> bytes:
-    """All bytes of a packed file."""
-    try:
-        return gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is packed with gzip and cannot be unpacked: {error}") from error
-
-
 def scan(path: Path) -> Scan:
-    """Find the records of a file by its headers; the data between them is not read."""
-    if is_gzip(path):
-        data = unpacked(path)
-        return _walk(path, len(data), lambda size, offset: data[offset : offset + size], packed=True)
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        size = os.fstat(descriptor).st_size
-        # Small records come many to a block; large ones one header to a read.
-        block, start = b"", 0
-
-        def read(count: int, offset: int) -> bytes:
-            nonlocal block, start
-            if not start <= offset <= offset + count <= start + len(block):
-                block, start = os.pread(descriptor, _SCAN_BYTES, offset), offset
-            return block[offset - start : offset - start + count]
-
-        return _walk(path, size, read, packed=False)
-    finally:
-        os.close(descriptor)
-
-
-def _walk(path: Path, size: int, read: Read, packed: bool) -> Scan:
+    """Find the records of a file by its headers, up to its end or to a defect; the data between them is not read."""
     offsets: List[int] = []
     lengths: List[int] = []
-    position = 0
+    packed, defect = False, None
+    try:
+        packed = is_gzip(path)
+        for offset, length in _packed_records(path) if packed else _plain_records(path):
+            offsets.append(offset)
+            lengths.append(length)
+    except DataError as error:
+        defect = DataError(error.message, hint=error.hint)  # one without a traceback, which would hold what was read
+    return Scan(np.array(offsets, np.int64), np.array(lengths, np.int64), packed, defect)
+
+
+def _packed_records(path: Path) -> Iterator[Tuple[int, int]]:
+    data = unpacked(path)
+    return _records(path, len(data), lambda size, offset: data[offset : offset + size])
+
+
+def _plain_records(path: Path) -> Iterator[Tuple[int, int]]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # or the kernel reads what lies behind a header
+            yield from _records(path, os.fstat(descriptor).st_size, _headers(descriptor))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _headers(descriptor: int) -> Read:
+    """Reads headers one after the other: a whole block where more of them may be near, that is after a small record."""
+    block, start = b"", 0
+
+    def read(count: int, offset: int) -> bytes:
+        nonlocal block, start
+        if offset + count > start + len(block):
+            is_near = 0 < offset < start + len(block) + _SCAN_BYTES
+            block, start = os.pread(descriptor, _SCAN_BYTES if is_near else count, offset), offset
+        return block[offset - start : offset - start + count]
+
+    return read
+
+
+def _records(path: Path, size: int, read: Read) -> Iterator[Tuple[int, int]]:
+    """Where the data of each record starts, and how long it is."""
+    number = position = 0
     while position < size:
         header = read(HEADER, position)
-        place = RecordPlace(path, len(offsets), position)
+        place = RecordPlace(path, number, position)
         if len(header) < HEADER:
             raise DataError(f"{place}: the file ends inside a record's header", hint="it was cut off; copy it again")
         length, crc = struct.unpack("<QI", header)
         if masked_crc(header[:8]) != crc:
-            raise DataError(f"{place}: the length has the wrong checksum", hint="is it a TFRecord file?")
+            hint = "the file is damaged; copy it again" if number else "is it a TFRecord file?"
+            raise DataError(f"{place}: the length has the wrong checksum", hint=hint)
         if position + HEADER + length + FOOTER > size:
             missing = position + HEADER + length + FOOTER - size
             raise DataError(
                 f"{place}: the last {missing} bytes are missing", hint="the file was cut off; copy it again"
             )
-        offsets.append(position + HEADER)
-        lengths.append(length)
-        position += HEADER + length + FOOTER
-    return Scan(np.array(offsets, np.int64), np.array(lengths, np.int64), packed)
+        yield position + HEADER, length
+        number, position = number + 1, position + HEADER + length + FOOTER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import shutil
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -11,8 +12,10 @@ from typing import NamedTuple, Optional
 from ipulaunch.configs.errors import JobError
 from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.job import Job, to_yaml
-from ipulaunch.configs.run_directory import RunDirectory, write_whole
+from ipulaunch.configs.run_directory import RunDirectory, writable, write_whole
 from ipulaunch.configs.survival import Survival
+from ipulaunch.launcher.endings import attempt_of
+from ipulaunch.launcher.events import Follower
 from ipulaunch.launcher.verdict import Verdict
 from ipulaunch.topology import Plan
 
@@ -25,36 +28,84 @@ class Restart(NamedTuple):
     wait_s: float
 
 
-def next_restart(verdict: Verdict, survival: Survival, restarts: int, has_checkpoint: bool) -> Optional[Restart]:
+def next_restart(verdict: Verdict, survival: Survival, restarts: int, has_trained: bool) -> Optional[Restart]:
     """The restart after this verdict, if there is to be one.
 
-    A job that never wrote a checkpoint would fail in the same way again; settings, data and plans that are wrong are
+    A job that never made an update would fail in the same way again; settings, data and plans that are wrong are
     as wrong the next time; and what was stopped on request is not started against the will of who stopped it.
     """
-    if verdict.exit_code != JobError.exit_code or not has_checkpoint or restarts >= survival.max_restarts:
+    if verdict.exit_code != JobError.exit_code or verdict.was_asked_to_stop or not has_trained:
+        return None
+    if restarts >= survival.max_restarts:
         return None
     return Restart(restarts + 1, survival.max_restarts, survival.restart_backoff_s * 2**restarts)
 
 
+def after_restarts(verdict: Verdict, survival: Survival, restarts: int) -> Verdict:
+    """The last verdict, which says how often the run was started again before."""
+    if verdict.exit_code != JobError.exit_code or not restarts:
+        return verdict
+    used = f"restarts: {restarts} of {survival.max_restarts} (--max-restarts)"
+    return dataclasses.replace(verdict, details=(used, *verdict.details))
+
+
 def has_checkpoint(run: RunDirectory, job: Job) -> bool:
     """Whether there is something to continue from."""
-    if job.settings.api == KERAS:
-        elsewhere, name = job.settings.training.checkpoint_output_dir, "update-*"
-    else:
-        elsewhere, name = job.settings.estimator.model_dir, "model.ckpt-*.index"
-    return any((Path(elsewhere) if elsewhere else run.checkpoints).glob(name))
+    return newest_update(run, job) is not None
+
+
+def newest_update(run: RunDirectory, job: Job) -> Optional[int]:
+    """The update of the newest checkpoint, by its name: whether it is whole, only a reader can tell."""
+    pattern = r"update-(\d+)" if job.settings.api == KERAS else r"model\.ckpt-(\d+)\.index"
+    found = (re.fullmatch(pattern, path.name, re.ASCII) for path in _directory(run, job).glob("*"))
+    return max((int(match.group(1)) for match in found if match), default=None)
+
+
+def lost_checkpoint(run: RunDirectory, job: Job) -> str:
+    """What to say of a run that has written checkpoints, of which none is to be found now; nothing of others."""
+    if has_checkpoint(run, job):
+        return ""
+    written = max(map(_last_written, [run, *map(RunDirectory, run.attempts.glob("*"))]))
+    if not written:
+        return ""
+    directory = _directory(run, job)
+    return f"update {written} was kept, and there is no checkpoint in {directory} now: the training begins anew"
+
+
+def _last_written(run: RunDirectory) -> int:
+    """The update of the last checkpoint that the records of one attempt tell of; 0 where they tell of none."""
+    follower, last = Follower(run, 1), 0  # instance 0 writes them
+    while True:
+        records = follower.look()
+        if not records:
+            break
+        last = max([last, *(record["update"] for record in records if record["event"] == "checkpoint")])
+    follower.close()
+    return last
+
+
+def _directory(run: RunDirectory, job: Job) -> Path:
+    """Where the checkpoints of a run are."""
+    settings = job.settings
+    elsewhere = settings.training.checkpoint_output_dir if settings.api == KERAS else settings.estimator.model_dir
+    return Path(elsewhere) if elsewhere else run.checkpoints
 
 
 def begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
     """Make the run ready for another attempt, which continues from its newest checkpoint; returns its job."""
-    number = 1 + len(list(run.attempts.glob("*"))) if run.attempts.is_dir() else 1
-    kept = run.attempts / str(number)
+    with writable(run):
+        return _begin_again(run, plan, job)
+
+
+def _begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
+    kept = run.attempts / str(attempt_of(run))
     kept.mkdir(parents=True)
     for path in [*run.path.glob("instance-*"), run.engine_log]:
         if path.exists():
             shutil.move(str(path), str(kept / path.name))
-    with contextlib.suppress(FileNotFoundError):
-        run.stop.unlink()
+    for request in (run.stop, run.cancel):
+        with contextlib.suppress(FileNotFoundError):
+            request.unlink()
     make_instances(run, plan)
     training = job.settings.training
     if has_checkpoint(run, job) and job.settings.api == KERAS:  # an Estimator continues in its directory by itself

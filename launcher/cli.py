@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import click
 
-from ipulaunch.configs.errors import EXIT_CODES, INTERRUPTED, IpulaunchError, near_miss
+from ipulaunch.configs.errors import EXIT_CODES, INTERRUPTED, IpulaunchError, NotReadyError
 from ipulaunch.configs.workloads import SUMMARIES
+from ipulaunch.launcher.groups import NearMissGroup
 
 # Name of the command, the module that has it, and its line in the help.
 _COMMANDS: Dict[str, Tuple[str, str]] = {
@@ -17,11 +19,11 @@ _COMMANDS: Dict[str, Tuple[str, str]] = {
     "run": ("run", "Launch a PopDist program of your own."),
     "data": ("data", "Make, build, index, verify, audit and measure data sets."),
     "check": ("check", "Check a poprun command line that you already have."),
-    "doctor": ("doctor", "Say what is here and what is missing for each engine, each with the fix."),
+    "doctor": ("doctor", "Show what each engine needs, what is missing here, and how to fix it."),
     "submit": ("submit", "Submit a training to Slurm, Kubernetes or PBS."),
     "ps": ("ps", "List the runs: state, progress, where."),
-    "status": ("status", "Show how a run is, from its records and its scheduler."),
-    "logs": ("logs", "Show the logs of a run, as they grow with -f."),
+    "status": ("status", "Show the state of a run, from its records and its scheduler."),
+    "logs": ("logs", "Show the logs of a run; -f follows them."),
     "cancel": ("cancel", "End a run: a job of a scheduler, or one started here."),
 }
 
@@ -40,8 +42,10 @@ class Failure(click.ClickException):
             click.echo(f"hint: {self.hint}", err=True)
 
 
-class Commands(click.Group):
+class Commands(NearMissGroup):
     """The commands: one for each workload, and the others."""
+
+    what = "workload or command"
 
     def list_commands(self, ctx: click.Context) -> List[str]:
         return [*SUMMARIES, *_COMMANDS]
@@ -56,13 +60,6 @@ class Commands(click.Group):
             command: click.Command = module.command
             return command
         return None
-
-    def resolve_command(self, ctx: click.Context, args: List[str]) -> Any:
-        is_unknown = args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx)
-        if is_unknown and not ctx.resilient_parsing:  # a shell that completes is told nothing
-            hint = near_miss(args[0], self.list_commands(ctx))
-            raise click.UsageError(f"There is no workload or command {args[0]!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click would load every command to ask for its line; the lines are here.
@@ -81,8 +78,22 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except IpulaunchError as error:
             raise Failure(error) from error
+        except BrokenPipeError:  # nobody reads any more; click ends quietly
+            raise
+        except OSError as error:
+            raise Failure(_not_ready(error)) from error
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+
+
+def _not_ready(error: OSError) -> NotReadyError:
+    """What this machine refuses us, and nobody has said better."""
+    try:
+        Path.cwd()
+    except OSError:
+        return NotReadyError("the directory that you are in has been removed", hint="cd into one that is there")
+    where = f"{error.filename}: " if error.filename else ""
+    return NotReadyError(f"{where}{error.strerror or error}", hint="see ipulaunch doctor")
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -106,8 +117,3 @@ def cli() -> None:
     ipulaunch plan cosmoflow --pod 16        show the plan and its picture
     ipulaunch run --pod 16 -- python3 t.py   launch a program of your own
     """
-
-
-def main() -> None:
-    """The console script."""
-    cli(prog_name="ipulaunch")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from typing import Mapping, NamedTuple, Tuple
+from typing import List, Mapping, NamedTuple, Sequence, Tuple
+
+from ipulaunch.configs.errors import UsageError
 
 
 class Command(NamedTuple):
@@ -16,6 +18,15 @@ class Command(NamedTuple):
         """The command as a line that a POSIX shell reads back as exactly these words."""
         variables = [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
         return " ".join([*variables, *(shlex.quote(word) for word in self.argv)])
+
+
+def words_of(name: str, texts: Sequence[str]) -> List[str]:
+    """The words of arguments that were given as texts, as a shell would read them."""
+    try:
+        return [word for text in texts for word in shlex.split(text)]
+    except ValueError as error:
+        hint = "close it, or put a backslash before it"
+        raise UsageError(f"{name} has a quote that is not closed: {' '.join(texts)}", hint=hint) from error
 
 
 def guard_colons(program: Tuple[str, ...]) -> Tuple[str, ...]:

@@ -77,6 +77,7 @@ class PlainProgress:
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self.next_line = time.monotonic() + _PLAIN_INTERVAL_S
+        self.has_shown = False  # what was begun to be counted is counted to its end
 
     def __enter__(self) -> PlainProgress:
         return self
@@ -86,7 +87,8 @@ class PlainProgress:
 
     def show(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if now >= self.next_line:
+        self.has_shown = self.has_shown or now >= self.next_line
+        if now >= self.next_line or (done == total and self.has_shown):
             self.next_line = now + _PLAIN_INTERVAL_S
             self.stream.write(f"{done}/{total} {what}\n")
             self.stream.flush()

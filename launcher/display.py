@@ -10,27 +10,35 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Set, TextIO
 
+from ipulaunch.configs.milestones import in_words, measured, metrics_text
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.wording import counted
 from ipulaunch.launcher.attempts import Restart
-from ipulaunch.launcher.events import Progress, measured
+from ipulaunch.launcher.events import Progress
 from ipulaunch.launcher.launch import Launch
 from ipulaunch.launcher.verdict import Verdict
+from ipulaunch.topology import Plan
 
 _PLAIN_INTERVAL_S = 5.0
+_SILENT_S = 30.0  # before the first update: TensorFlow may take minutes to build a large one
 MOST_ROWS = 8  # instances shown one by one
 
 
 class Display:
-    """Plain lines, one below the other."""
+    """Plain lines, one below the other.
+
+    A run is announced and concluded once; each of its attempts begins and ends.
+    """
 
     def __init__(self, stream: TextIO, output: TextIO, verbose: bool = False) -> None:
         self.stream, self.output, self.verbose = stream, output, verbose
-        self.started = time.monotonic()
-        self.last_line, self.last_update = 0.0, 0
+        self.started = self.begun = time.monotonic()
+        self.last_line, self.last_update, self.last_preparing = 0.0, 0, ""
         self.warned: Set[str] = set()
+        self.trains = False
 
-    def start(self, launch: Launch, run: RunDirectory) -> None:
+    def announce(self, launch: Launch, run: RunDirectory) -> None:
+        """What will run, and where."""
         plan = launch.solution.plan
         self.line(f"{plan.workload} on {plan.system}: {launch.engine.about}", "bold")
         for note in launch.notes:
@@ -45,20 +53,34 @@ class Display:
             f" {counted(cores[-1], 'core')}{' each' if plan.instances > 1 else ''},"
             f" on {', '.join(plan.hosts[:4])}{' ...' if len(plan.hosts) > 4 else ''}",
         )
-        if launch.job is not None:
+        self.trains = launch.job is not None
+        if self.trains:
             self.row("batch", plan.batch.formula.split(" ", 2)[2])
-        for name, text in launch.training:
-            if name != "IPU only":  # a note has it
-                self.row(name, text)
+        for finding in launch.training:
+            if not finding.in_plan_only:
+                self.row(finding.name, finding.text)
         self.row("run", _short(run.path))
+
+    def begin(self) -> None:
+        """An attempt begins, perhaps with an earlier update than the last one that was shown."""
+        self.begun = time.monotonic()
+        self.last_update, self.last_preparing = 0, ""
 
     def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
         """New records have arrived, or some time has passed."""
         self.milestones(progress, records)
         now = time.monotonic()
-        if progress.update > self.last_update and now - self.last_line > _PLAIN_INTERVAL_S:
+        if now - self.last_line <= _PLAIN_INTERVAL_S:
+            return
+        if progress.update > self.last_update:
             self.last_line, self.last_update = now, progress.update
             self.line(_position(progress))
+        elif not progress.total_updates and progress.preparing != self.last_preparing:
+            self.last_line, self.last_preparing = now, progress.preparing
+            self.line(progress.preparing)
+        elif self.trains and not progress.update and now - max(self.last_line, self.begun) > _SILENT_S:
+            self.last_line = now
+            self.line(f"{progress.waiting}, {now - self.started:.0f} s")
 
     def milestones(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
         for record in records:
@@ -67,39 +89,42 @@ class Display:
 
     def milestone(self, progress: Progress, record: Mapping[str, Any]) -> None:
         self.last_line, self.last_update = time.monotonic(), progress.update
-        kind = record["event"]
-        if kind == "warning":
+        if record["event"] == "warning":
             self.warn(record["message"])
-        elif kind == "resumed":
-            self.line(f"resumed after update {record['update']}: {_short(Path(record['path']))}")
-        elif kind == "validation":
-            what = record.get("checkpoint", "the weights")
-            self.line(f"validation of {what}: {metrics_text(measured(record))}")
-        elif kind == "training":
-            left_out = f"; {counted(record['left_out'], 'sample')} left out per epoch" if record["left_out"] else ""
-            updates = counted(record["updates_per_epoch"], "weight update")
-            self.line(f"training: {counted(record['epochs'], 'epoch')} of {updates}{left_out}")
+        elif record["event"] == "resumed":
+            self.line(in_words({**record, "path": _short(Path(record["path"]))}))
         else:
-            self.line(f"epoch {record['epoch']}/{progress.epochs}: {metrics_text(measured(record))}")
+            self.line(in_words(record))
 
-    def stopping(self, name: str, grace_s: float) -> None:
+    def stopping(self, name: str, after: str, grace_s: float) -> None:
         """The run was asked to stop."""
-        self.line(f"{name}: stopping after this update, with a checkpoint; {grace_s:g} s, or again to end at once")
+        self.line(
+            f"{name}: stopping after {after}, then writing a checkpoint (at most {grace_s:g} s);"
+            " send it again to end at once"
+        )
 
-    def restarting(self, verdict: Verdict, restart: Restart) -> None:
+    def restarting(self, verdict: Verdict, restart: Restart, has_checkpoint: bool) -> None:
         """The run failed and will be started again."""
         self.line(f"failed: {verdict.headline}", "bold red")
         for detail in verdict.details:
-            self.line(detail)
-        self.line(f"restart {restart.number} of {restart.most} in {restart.wait_s:g} s, from the newest checkpoint")
+            if not detail.startswith("resume: "):  # we do that ourselves
+                self.line(detail)
+        where = "the newest checkpoint" if has_checkpoint else "the beginning: there is no checkpoint yet"
+        self.line(f"restart {restart.number} of {restart.most} in {restart.wait_s:g} s, from {where}")
+
+    def going_on(self, missing: Mapping[str, str], plan: Plan) -> None:
+        """The run goes on without some of its hosts."""
+        wrong = "; ".join(f"host {host} {what}" for host, what in missing.items())
+        self.line(f"{wrong}: going on with {', '.join(plan.hosts)}", "bold")
+        self.row("instances", f"{plan.instances} with {counted(plan.replicas_per_instance, 'replica')}")
 
     def echo(self, who: str, line: str) -> None:
         """A line of an instance's own output, which is what the command produces."""
         self.output.write(f"{who}| {line}\n")
         self.output.flush()
 
-    def stop(self) -> None:
-        """The run has ended; nothing is drawn any more."""
+    def end(self) -> None:
+        """The attempt has ended; nothing is drawn any more."""
 
     def conclude(self, verdict: Verdict, run: RunDirectory, summary: Mapping[str, Any]) -> None:
         seconds = time.monotonic() - self.started
@@ -119,17 +144,23 @@ class Display:
             self.row("throughput", f"{summary['samples_per_s']:.1f} samples/s in total")
             for first in range(0, len(rates), MOST_ROWS):
                 self.row("" if first else "by instance", "  ".join(rates[first : first + MOST_ROWS]))
+        if "compiled" in summary:
+            self.row("compiled", " and ".join(summary["compiled"]))
+            return
         self.row("final", metrics_text(summary["metrics"]))
         if summary.get("best", {}).get("checkpoint"):
             best = summary["best"]
-            self.row("best", f"{best['checkpoint']}, epoch {best['epoch']}: {metrics_text(measured(best))}")
+            epoch = "" if best["epoch"] is None else f", epoch {best['epoch']:g}"
+            by = f" (by {summary['judged_by']})" if "judged_by" in summary else ""
+            self.row("best", f"{best['checkpoint']}{epoch}{by}: {metrics_text(measured(best))}")
         if "target" in summary:
             reached = summary["target"]["reached_by"]
             by = f"reached by {reached.get('checkpoint', 'the weights')}" if reached else "not reached"
-            self.row("target", f"{summary['target']['value']:g}: {by}")
-        if summary.get("replaced_samples"):
-            replaced = counted(summary["replaced_samples"], "sample")
-            self.row("replaced", f"{replaced} that could not be read; see events.jsonl")
+            measure = f"{summary['judged_by']} " if "judged_by" in summary else ""
+            self.row("target", f"{measure}{summary['target']['value']:g}: {by}")
+        for key, label, noun in (("replaced_samples", "replaced", "sample"), ("damaged_files", "damaged", "file")):
+            if summary.get(key):
+                self.row(label, f"{counted(summary[key], noun)} that could not be read whole; see events.jsonl")
         if summary.get("checkpoint"):
             self.row("checkpoint", summary["checkpoint"])
 
@@ -172,10 +203,6 @@ def _position(progress: Progress) -> str:
     rate = f"{progress.samples_per_s:.1f} samples/s"
     metrics = [metrics_text(progress.metrics)] if progress.metrics else []
     return ", ".join([f"update {progress.update}/{progress.total_updates}", rate, *metrics])
-
-
-def metrics_text(metrics: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
 
 
 def _short(path: Path) -> str:

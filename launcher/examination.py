@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, List, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import PlanError, SettingsError
+from ipulaunch.configs.estimators import KERAS, check_accumulation
 from ipulaunch.configs.schema import leaves, plain_value, value_of
-from ipulaunch.configs.wording import counted
+from ipulaunch.configs.without_effect import refuse_without_effect
+from ipulaunch.configs.wording import counted, either
 from ipulaunch.configs.workload import WorkloadSettings
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.topology import Plan
@@ -15,12 +17,36 @@ from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.rules import IPUS_PER_REPLICA
 from ipulaunch.topology.splits import balance, check_splits, efficiency, stage_costs
 
+# Settings that only some choices of another one use.
+_USED_BY = {
+    "optimizer.rho": ("optimizer.name", ("rmsprop",)),
+    "optimizer.rho_exponent": ("optimizer.name", ("rmsprop",)),
+    "optimizer.epsilon": ("optimizer.name", ("adadelta", "adam", "lars", "rmsprop")),
+    "optimizer.eeta": ("optimizer.name", ("lars",)),
+    "schedule.epochs_to_total_decay": ("schedule.name", ("cosine", "polynomial")),
+    "schedule.end_learning_rate_ratio": ("schedule.name", ("polynomial",)),
+    "schedule.power": ("schedule.name", ("polynomial",)),
+    "schedule.boundaries": ("schedule.name", ("stepped",)),
+    "schedule.factors": ("schedule.name", ("stepped",)),
+    "model.norm_groups": ("model.norm_layer", ("group_norm",)),
+    "model.norm_momentum": ("model.norm_layer", ("batch_norm",)),
+}
+# Settings that mean nothing while another one is not set, is off or is 0.
+_USED_IF_SET = {
+    "pipeline.schedule": "pipeline.splits",
+    "pipeline.validation_model": "pipeline.splits",
+    "schedule.warmup_mode": "schedule.warmup_epochs",
+    "training.target_accuracy": "training.validation",
+    "training.validation_micro_batch_size": "training.validation",
+}
+
 
 class Finding(NamedTuple):
     """A line of the plan about the training itself."""
 
     name: str
     text: str
+    in_plan_only: bool = False  # not told again where a run starts
 
 
 class Findings(NamedTuple):
@@ -36,9 +62,9 @@ def check_pipeline(settings: Any) -> None:
     pipeline = settings.pipeline
     check_splits(network_of(settings), pipeline.splits)
     if pipeline.splits and pipeline.ipus not in IPUS_PER_REPLICA:
-        legal = f"{', '.join(map(str, IPUS_PER_REPLICA[:-1]))} or {IPUS_PER_REPLICA[-1]}"
+        stages = counted(pipeline.stages, "pipeline stage")
         raise PlanError(
-            f"{counted(pipeline.stages, 'pipeline stage')} on {pipeline.ipus} IPUs: a replica has {legal} (R6)",
+            f"{stages} on {pipeline.ipus} IPUs: a replica has {either(IPUS_PER_REPLICA)} (R6)",
             hint="give other --pipeline-splits, or put several stages on an IPU with --device-mapping",
         )
 
@@ -46,18 +72,29 @@ def check_pipeline(settings: Any) -> None:
 def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
     """Look at the settings of a workload under a plan; refuses what cannot work."""
     settings: Any = resolved.settings
+    refuse_without_effect(resolved.workload, settings.data)
+    check_accumulation(settings.api, plan.batch.accumulation)
     events, warnings = events_of(settings.training, settings.data.n_train, plan.batch)
     _check_replicas(settings, plan)
     if settings.pipeline.splits and "pipeline.validation_model" in resolved.given:
         _check_validation(settings)
     lines, pipeline_warnings, notes = _pipeline(settings, plan)
+    notes += resolved.notes
     lines.append(Finding("host", _calls(events) if settings.training.training else "no training, only validation"))
+    lines.append(Finding("data", _samples(settings.data)))
+    if backend == "cpu" and (settings.pipeline.schedule != "Grouped" or settings.pipeline.device_mapping):
+        notes.append("a rehearsal runs stage after stage: the schedule and the device mapping count in the plan alone")
+    if backend == "cpu" and settings.training.precision != "32.32":
+        notes.append(f"precision {settings.training.precision} is slow on CPUs, which compute natively in 32 bits")
+    if settings.api != KERAS and settings.training.keep_checkpoints is not None:
+        notes.append("an Estimator keeps only its newest checkpoints, not the one with the lowest loss")
     ipu_only = ", ".join(_ipu_only(resolved))
     if ipu_only:
-        lines.append(Finding("IPU only", ipu_only))
+        lines.append(Finding("IPU only", ipu_only, in_plan_only=True))
         if backend == "cpu":
             notes.append(f"IPU only, recorded and without effect on CPUs: {ipu_only}")
-    return Findings(tuple(lines), (*settings.warnings, *pipeline_warnings, *warnings), tuple(notes))
+    warnings = [*settings.warnings, *_without_effect(resolved), *pipeline_warnings, *warnings]
+    return Findings(tuple(lines), tuple(warnings), tuple(notes))
 
 
 def _check_validation(settings: WorkloadSettings) -> None:
@@ -66,6 +103,16 @@ def _check_validation(settings: WorkloadSettings) -> None:
             "a pipelined model validates on its pipeline stages: replicas and IPUs per replica never change in a run",
             hint="leave --no-pipeline-validation-model out, or use --no-validation",
         )
+
+
+def _samples(data: Any) -> str:
+    """How many samples, and where they come from."""
+    found = f"{counted(data.n_train, 'sample')}, and {data.n_valid} for validation"
+    is_image = hasattr(data, "dataset_path")
+    directory = data.dataset_path if is_image else data.data_dir
+    if data.synthetic_data or (directory is None and not is_image):
+        return f"{found}, synthetic"
+    return f"up to {found}, from {directory or '--dataset-path, which is not given'}"
 
 
 def _calls(events: HostEvents) -> str:
@@ -110,6 +157,27 @@ def _pipeline(settings: Any, plan: Plan) -> Tuple[List[Finding], List[str], List
     if settings.training.validation and not pipeline.validation_model:
         notes.append("validation runs on the same pipeline stages (--pipeline-validation-model is implied)")
     return [Finding("pipeline", line)], warnings, notes
+
+
+def _without_effect(resolved: Resolved) -> List[str]:
+    """Settings that were given and that others leave no use for."""
+    settings, given = resolved.settings, resolved.given
+    found = [
+        f"{key} has no effect without {other}"
+        for key, other in _USED_IF_SET.items()
+        if key in given and not value_of(settings, other)
+    ]
+    if settings.training.ckpts_per_epoch == 0:
+        keys = ("training.first_ckpt_epoch", "training.keep_checkpoints")
+        found += [f"{key} has no effect without checkpoints" for key in keys if key in given]
+    if settings.schedule.name == "const" and not settings.schedule.warmup_epochs and "schedule.staircase" in given:
+        found.append("schedule.staircase has no effect on a constant learning rate")
+    for key in sorted(given & set(_USED_BY)):
+        other, choices = _USED_BY[key]
+        chosen = value_of(settings, other)
+        if chosen not in choices:
+            found.append(f"{key} has no effect with {other} = {chosen}: it is for {', '.join(choices)}")
+    return found
 
 
 def _ipu_only(resolved: Resolved) -> List[str]:

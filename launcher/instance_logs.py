@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import BinaryIO, Callable, Dict, List, Optional
+from typing import BinaryIO, Callable, Dict, List, Optional, Sequence
 
 from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.configs.secrets import MASK
 from ipulaunch.topology import Plan
 
 # `[1,3]<stdout>:text`; Open MPI 5 puts a blank after the colon. Tags also stand within a line, where an instance
@@ -17,14 +19,21 @@ Echo = Callable[[str, str], None]  # (who, line)
 
 
 class InstanceLogs:
-    """Writes each instance's lines to its own log.txt; lines of nobody go to engine.txt."""
+    """Writes each instance's lines to its own log.txt; lines of nobody go to engine.txt.
 
-    def __init__(self, run: RunDirectory, plan: Plan, echo: Optional[Echo] = None) -> None:
+    Lines for which there is no room are kept with the last of the engine, which the verdict has.
+    """
+
+    def __init__(
+        self, run: RunDirectory, plan: Plan, echo: Optional[Echo] = None, *, hidden: Sequence[str] = ()
+    ) -> None:
         self.run, self.plan, self.echo = run, plan, echo
+        self.hidden = [os.fsencode(value) for value in hidden]  # secrets that an instance may print
         self.files: Dict[int, BinaryIO] = {}
         self.partial: Dict[int, bytes] = {}
         self.engine = run.engine_log.open("ab", buffering=0)
         self.engine_lines: List[str] = []
+        self.is_full = False
         self.last = -1
 
     def feed(self, line: bytes) -> None:
@@ -39,9 +48,8 @@ class InstanceLogs:
     def close(self) -> None:
         for instance in list(self.partial):
             self._take(instance, b"\n")
-        for file in self.files.values():
+        for file in (*self.files.values(), self.engine):
             file.close()
-        self.engine.close()
 
     def _take(self, instance: int, text: bytes) -> None:
         held = self.partial.pop(instance, b"") + text
@@ -53,18 +61,46 @@ class InstanceLogs:
         self._write(instance, held)
 
     def _write(self, instance: int, text: bytes) -> None:
-        if 0 <= instance < self.plan.instances:
-            if instance not in self.files:
-                self.run.instance(instance).mkdir(exist_ok=True)
-                self.files[instance] = self.run.log(instance).open("ab", buffering=0)
-            self.files[instance].write(text)
-            who = f"{self.plan.placements[instance].host}:{instance}"
-        else:
-            self.engine.write(text)
-            self.engine_lines = [*self.engine_lines[-20:], text.decode(errors="replace").rstrip("\n")]
+        for value in self.hidden:
+            text = text.replace(value, MASK.encode())
+        line = text.decode(errors="replace").rstrip("\n")
+        if not 0 <= instance < self.plan.instances:
+            self._keep(self.engine, text)
+            self._remember(line)
             return
+        who = f"{self.plan.placements[instance].host}:{instance}"
+        if not self._keep(self._file(instance), text):
+            self._remember(f"{who}| {line}")
         if self.echo:
             try:
-                self.echo(who, text.decode(errors="replace").rstrip("\n"))
+                self.echo(who, line)
             except OSError:  # whoever read our output has gone, as `| head` does; the logs go on
                 self.echo = None
+
+    def _file(self, instance: int) -> Optional[BinaryIO]:
+        if instance not in self.files:
+            try:
+                self.run.instance(instance).mkdir(exist_ok=True)
+                self.files[instance] = self.run.log(instance).open("ab", buffering=0)
+            except OSError as error:
+                self._tell(error)
+        return self.files.get(instance)
+
+    def _keep(self, file: Optional[BinaryIO], text: bytes) -> bool:
+        """Whether the text is on disk."""
+        if file is None:
+            return False
+        try:
+            file.write(text)
+        except OSError as error:
+            self._tell(error)
+            return False
+        return True
+
+    def _tell(self, error: OSError) -> None:
+        if not self.is_full:
+            self.is_full = True
+            self._remember(f"output could not be kept in {self.run.path}: {error.strerror}")
+
+    def _remember(self, line: str) -> None:
+        self.engine_lines = [*self.engine_lines[-20:], line]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import BinaryIO, Dict, Iterator, List, Optional, Tuple
 
 from ipulaunch.configs.errors import UsageError
-from ipulaunch.launcher.run_states import plan_of, records_of
+from ipulaunch.configs.run_directory import records_of
+from ipulaunch.launcher.run_states import plan_of
 
 _MOST_PER_LOOK = 1 << 20
 
@@ -56,8 +58,24 @@ class Logs:
             except OSError:  # not there yet
                 return []
             self.rest[path] = b""
+        is_old = self._was_replaced(path)  # asked first: what was written before that is then read to its end
         while True:
             data = self.files[path].read(_MOST_PER_LOOK)
             *lines, self.rest[path] = (self.rest[path] + data).split(b"\n")
-            if lines or not data:
+            if lines:
                 return lines
+            if not data:
+                return self._next(path) if is_old else []
+
+    def _was_replaced(self, path: Path) -> bool:
+        """Whether a new attempt has moved the file away, and there is another one in its place."""
+        try:
+            return not os.path.samestat(os.fstat(self.files[path].fileno()), path.stat())
+        except OSError:  # not there yet
+            return False
+
+    def _next(self, path: Path) -> List[bytes]:
+        """The last line of a file that was moved away, where it was not ended, and the first of the next file."""
+        self.files.pop(path).close()
+        rest = self.rest.pop(path)
+        return [rest] if rest else self._lines(path)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import List, NamedTuple, Sequence, Tuple
 
-from ipulaunch.configs.errors import UsageError
-from ipulaunch.launcher.command import guard_colons
+from ipulaunch.launcher.command import guard_colons, words_of
 from ipulaunch.topology import Plan
 from ipulaunch.topology.popdist import environment
+
+LOST_AFTER_S = 60.0
+_PROBES = 5
 
 
 class OpenMpiOptions(NamedTuple):
@@ -20,6 +21,7 @@ class OpenMpiOptions(NamedTuple):
     mpi_global_args: Tuple[str, ...] = ()
     mpi_local_args: Tuple[str, ...] = ()
     forward: Tuple[str, ...] = ()  # names of variables the instances get
+    lost_after_s: float = LOST_AFTER_S  # a host that was not heard of for so long is given up
 
 
 def openmpi_argv(plan: Plan, options: OpenMpiOptions, program: Sequence[str]) -> Tuple[str, ...]:
@@ -32,8 +34,10 @@ def openmpi_argv(plan: Plan, options: OpenMpiOptions, program: Sequence[str]) ->
     if plan.oversubscribed:
         # Waiting instances would otherwise spin on the cores that the others need.
         argv += ["--mca", "mpi_yield_when_idle", "1"]
-    argv += _words("--mpi-global-args", options.mpi_global_args)
-    local = _words("--mpi-local-args", options.mpi_local_args)
+    if plan.hosts != ("localhost",):
+        argv += _keepalive(options)
+    argv += words_of("--mpi-global-args", options.mpi_global_args)
+    local = words_of("--mpi-local-args", options.mpi_local_args)
     forwarded = [word for name in options.forward for word in ("-x", name)]
     tail = [*forwarded, *local, *guard_colons(tuple(program))]
     slots = plan.instances_per_host  # counted once: a plan may have thousands of instances
@@ -47,8 +51,13 @@ def openmpi_argv(plan: Plan, options: OpenMpiOptions, program: Sequence[str]) ->
     return tuple(argv)
 
 
-def _words(name: str, texts: Sequence[str]) -> List[str]:
-    try:
-        return [word for text in texts for word in shlex.split(text)]
-    except ValueError as error:
-        raise UsageError(f"{name} has a quote that is not closed: {' '.join(texts)}") from error
+def _keepalive(options: OpenMpiOptions) -> List[str]:
+    """How mpirun and its daemons notice that a host is gone: by themselves only after eight minutes.
+
+    Both ends notice, so that the instances of a host that was cut off end there as well.
+    """
+    interval = max(1, int(options.lost_after_s / (2 * _PROBES)))
+    idle = max(1, int(options.lost_after_s) - interval * _PROBES)  # 0 would mean never
+    values = {"time": idle, "intvl": interval, "probes": _PROBES}
+    flag = "--mca" if options.major < 5 else "--prtemca"
+    return [word for name, value in values.items() for word in (flag, f"oob_tcp_keepalive_{name}", str(value))]

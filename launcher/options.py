@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import click
 
-from ipulaunch.configs.errors import UsageError
-from ipulaunch.configs.schema import Leaf, leaves
+from ipulaunch.configs.errors import SettingsError, UsageError
+from ipulaunch.configs.paths import relative_paths, whole_path, with_whole_paths
+from ipulaunch.configs.schema import leaves
 from ipulaunch.configs.tree import Tree, assign, assignment, merge
-from ipulaunch.configs.workloads import Resolved, over, resolve, schema_of
-from ipulaunch.launcher.launch import Asked
+from ipulaunch.configs.workloads import Resolved, over, presets, resolve, schema_of
+from ipulaunch.launcher.asked import Asked
 from ipulaunch.launcher.poprun_options import parse_sdk
+from ipulaunch.launcher.settings_command import SettingType, setting_option
 
 Decorator = Callable[[Any], Any]
-
-_CLICK_TYPES = {"int": int, "float": float, "str": str, "bool": bool, "Fraction": str}
-_YES_NO = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 _PATH = click.Path(path_type=Path, readable=False)  # whether it can be read is told with our own exit codes
 
@@ -26,13 +25,23 @@ _WHERE: List[Decorator] = [
     click.option(
         "--pod", metavar="SIZE|NAME", help="The POD: 4, 8, 16, 32, 64, 128, 256, or a name such as bow-pod64."
     ),
-    click.option("--ipus", type=click.IntRange(1), help="IPUs to use: a part of the POD, or a system without a name."),
-    click.option("--hosts", metavar="LIST", help="Hosts: a,b or host[0-3]. Default: this machine."),
+    click.option(
+        "--ipus", type=click.IntRange(1), help="Number of IPUs to use: part of the POD, or a system that is not a POD."
+    ),
+    click.option("--hosts", metavar="LIST", help="Hosts to run on: a,b or host[0-3]. Default: this machine."),
     click.option("--hostfile", type=_PATH, help="A file with one host per line."),
-    click.option("--host-layout", metavar="NODESxCORES", help="NUMA nodes and cores of a host, e.g. 8x16."),
-    click.option("--num-ilds", "ilds", type=click.IntRange(1), help="IPU-Link domains. Default: one per 64 IPUs."),
+    click.option(
+        "--host-layout", metavar="NODESxCORES", help="NUMA nodes of a host, and cores of each node, e.g. 8x16."
+    ),
+    click.option(
+        "--num-ilds", "ilds", type=click.IntRange(1), help="Number of IPU-Link domains. Default: one per 64 IPUs."
+    ),
     click.option("--oversubscribe", is_flag=True, help="Allow more instances than cores."),
-    click.option("--engine", type=click.Choice(["poprun", "openmpi"]), help="What starts the instances."),
+    click.option(
+        "--engine",
+        type=click.Choice(["poprun", "openmpi"]),
+        help="What starts the instances. Default: poprun if the SDK is enabled.",
+    ),
 ]
 
 _POPRUN: List[Decorator] = [
@@ -42,63 +51,100 @@ _POPRUN: List[Decorator] = [
         metavar="X.Y",
         help="The Poplar SDK to write the poprun line for. Default: the enabled one, else 3.4.",
     ),
-    click.option("--vipu-partition", metavar="NAME", help="V-IPU partition."),
-    click.option("--vipu-server-host", metavar="HOST", help="V-IPU controller."),
-    click.option("--vipu-server-port", type=click.IntRange(1, 65535), help="Its port."),
-    click.option("--vipu-server-timeout", type=click.IntRange(1), help="Seconds to wait for it."),
-    click.option("--vipu-allocation", metavar="NAME", help="Allocation to make the partition in (SDK 3.2 and later)."),
-    click.option("--vipu-cluster", metavar="NAME", help="Cluster to make the partition in (before SDK 3.2)."),
+    click.option("--vipu-partition", metavar="NAME", help="V-IPU partition to use."),
+    click.option("--vipu-server-host", metavar="HOST", help="Host of the V-IPU controller."),
+    click.option("--vipu-server-port", type=click.IntRange(1, 65535), help="Port of the V-IPU controller."),
+    click.option("--vipu-server-timeout", type=click.IntRange(1), help="Seconds to wait for the V-IPU controller."),
     click.option(
-        "--update-partition/--no-update-partition", default=None, help="Change a partition that does not fit."
+        "--vipu-allocation", metavar="NAME", help="V-IPU allocation to create the partition in (SDK 3.2 and later)."
     ),
-    click.option("--reset-partition/--no-reset-partition", default=None, help="Reset the partition first."),
-    click.option("--remove-partition/--no-remove-partition", default=None, help="Remove a partition poprun made."),
-    click.option("--executable-cache-path", metavar="DIR", help="Where compiled programs are kept."),
-    click.option("--host-subnet", metavar="CIDR", help="Network between the hosts."),
-    click.option("--offline-mode", is_flag=True, help="Run without IPUs, to compile only."),
-    click.option("--print-topology", is_flag=True, help="Let poprun print its own table."),
+    click.option(
+        "--vipu-cluster", metavar="NAME", help="V-IPU cluster to create the partition in (deprecated since SDK 3.2)."
+    ),
+    click.option(
+        "--update-partition/--no-update-partition",
+        default=None,
+        help="Change or create the partition if it does not fit.",
+    ),
+    click.option("--reset-partition/--no-reset-partition", default=None, help="Reset the partition before the run."),
+    click.option(
+        "--remove-partition/--no-remove-partition",
+        default=None,
+        help="Remove a partition that poprun created, after the run.",
+    ),
+    click.option("--executable-cache-path", metavar="DIR", help="Directory that compiled programs are kept in."),
+    click.option("--host-subnet", metavar="CIDR", help="Network that the hosts use to reach each other."),
+    click.option("--offline-mode", is_flag=True, help="Run without IPUs, only to compile."),
+    click.option("--print-topology", is_flag=True, help="Let poprun print its own table of the plan."),
 ]
 
 _HOW: List[Decorator] = [
-    click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="A variable for the instances."),
-    click.option("--mpi-global-args", multiple=True, metavar="TEXT", help="Options for mpirun as a whole."),
-    click.option("--mpi-local-args", multiple=True, metavar="TEXT", help="mpirun options of every instance."),
     click.option(
-        "--allow-run-as-root/--no-allow-run-as-root", default=None, help="Default: allowed when you are root."
+        "--env",
+        multiple=True,
+        metavar="NAME[=VALUE]",
+        help="Environment variable to pass to the instances; may be repeated.",
     ),
-    click.option("--openmpi-version", type=click.IntRange(4, 5), help="The Open MPI to write the mpirun line for."),
-    click.option("--python", metavar="PATH", help="The Python of the instances."),
+    click.option(
+        "--mpi-global-args", multiple=True, metavar="TEXT", help="Options for mpirun itself; may be repeated."
+    ),
+    click.option(
+        "--mpi-local-args", multiple=True, metavar="TEXT", help="mpirun options for every instance; may be repeated."
+    ),
+    click.option(
+        "--allow-run-as-root/--no-allow-run-as-root",
+        default=None,
+        help="Let MPI run as root. Default: yes if you are root.",
+    ),
+    click.option(
+        "--openmpi-version", type=click.IntRange(4, 5), help="Major version of Open MPI to write the mpirun line for."
+    ),
+    click.option("--python", metavar="PATH", help="Python interpreter that the instances use."),
 ]
 
 _RUN: List[Decorator] = [
     click.option("--dry-run", is_flag=True, help="Print the command and stop."),
-    click.option("--json", "as_json", is_flag=True, help="Print plan and command as JSON and stop."),
-    click.option("--run-dir", type=_PATH, help="Where the run lies. Default: runs/NAME-TIME."),
-    click.option("--verbose", "-v", is_flag=True, help="Show the output of all instances."),
+    click.option("--json", "as_json", is_flag=True, help="Print the plan and the command as JSON and stop."),
+    click.option("--run-dir", type=_PATH, help="Directory to create for the run. Default: runs/NAME-TIME."),
 ]
+_VERBOSE = click.option("--verbose", "-v", is_flag=True, help="Show the output of all instances.")
 
 _FROM: List[Decorator] = [
     click.option(
-        "--rehearsal/--no-rehearsal", default=None, help="The small job or the full one. Default: small on CPUs."
+        "--rehearsal/--no-rehearsal",
+        default=None,
+        help="Use the workload's small rehearsal settings, or the full ones. Default: small on CPUs, full on IPUs.",
     ),
-    click.option("--config", metavar="NAME", help="A published configuration; a wrong name lists them."),
-    click.option("--config-path", type=_PATH, help="A YAML file with settings of your own."),
-    click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting: data.n_train=64."),
+    click.option("--config-path", type=_PATH, help="A YAML file with your own settings."),
+    click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Change any setting, e.g. data.n_train=64; may be repeated.",
+    ),
 ]
 
 # The walk-through's own switches, each for settings that other workloads give one by one.
 _MNIST: List[Decorator] = [
-    click.option("--use-ipu/--no-use-ipu", default=None, help="The same as --engine poprun, or openmpi."),
-    click.option("--pipelining", is_flag=True, help="Two pipeline stages, and accumulation to keep them busy."),
+    click.option("--use-ipu/--no-use-ipu", default=None, help="The same as --engine poprun, or --engine openmpi."),
+    click.option(
+        "--pipelining", is_flag=True, help="Use two pipeline stages, and enough accumulation to keep them busy."
+    ),
 ]
-_PIPELINED_MNIST = {"pipeline.splits": ["pool2"], "training.gradient_accumulation_count": 8}
+_PIPELINED_MNIST = {"pipeline.splits": ["flatten"], "training.gradient_accumulation_count": 8}
 
 # What the Estimator examples call settings that all workloads have.
 _ESTIMATOR: List[Decorator] = [
-    click.option("--batch-size", type=int, help="The same as --micro-batch-size."),
+    click.option(
+        "--batch-size", type=SettingType("int", ()), metavar="INTEGER", help="The same as --micro-batch-size."
+    ),
     click.option("--test-only", is_flag=True, help="The same as --no-training."),
 ]
 _WITH_ESTIMATORS = ("cifar10", "cosmoflow")
+
+_SEEN_FROM_HERE = "relative to the directory here, which a Pod does not see"
+_WHOLE = "give the path as the Pod sees it, from the root, such as /data/set; see --volume"
 
 POPRUN_FIELDS = (
     "vipu_partition",
@@ -123,15 +169,21 @@ def where_options(command: Any) -> Any:
 
 
 def launch_options(command: Any) -> Any:
-    """Options that say how the engine is called and what becomes of the run."""
+    """Options that say how the engine is called and where the run goes."""
+    return _decorate(command, [*_WHERE, *_RUN, _VERBOSE, *_HOW, *_POPRUN])
+
+
+def run_options(command: Any) -> Any:
+    """The same for a program of the user's own, whose output is always shown."""
     return _decorate(command, _WHERE + _RUN + _HOW + _POPRUN)
 
 
 def resume_options(command: Any) -> Any:
     """Options for a run that has its settings already: where it continues, and how the engine is called."""
-    instances = click.option("--num-instances", type=click.IntRange(1), help="Host processes, over all hosts.")
-    verbose = click.option("--verbose", "-v", is_flag=True, help="Show the output of all instances.")
-    return _decorate(command, [*_WHERE, instances, verbose, *_HOW, *_POPRUN])
+    instances = click.option(
+        "--num-instances", type=click.IntRange(1), help="Number of host processes, over all hosts."
+    )
+    return _decorate(command, [*_WHERE, instances, _VERBOSE, *_HOW, *_POPRUN])
 
 
 def engine_options(command: Any) -> Any:
@@ -139,72 +191,34 @@ def engine_options(command: Any) -> Any:
     return _decorate(command, _HOW + _POPRUN)
 
 
+def with_help(command: click.Command, texts: Mapping[str, str]) -> None:
+    """Give options that mean something else in this command a text of their own."""
+    for param in command.params:
+        if isinstance(param, click.Option):
+            param.help = texts.get(str(param.name), param.help)
+
+
 def settings_options(workload: str) -> Decorator:
     """An option for every setting of a workload that has one, --set for all of them, and where they start from."""
 
     def decorate(command: Any) -> Any:
-        options = [_setting_option(leaf) for leaf in leaves(schema_of(workload)) if leaf.about["flag"]]
+        options = [setting_option(leaf) for leaf in leaves(schema_of(workload)) if leaf.about["flag"]]
         own = _MNIST if workload == "mnist" else _ESTIMATOR if workload in _WITH_ESTIMATORS else []
-        return _decorate(command, [*_FROM, *options, *own])
+        return _decorate(command, [_config_option(workload), *_FROM, *options, *own])
 
     return decorate
+
+
+def _config_option(workload: str) -> Decorator:
+    known = ", ".join(presets(workload))
+    which = f": {known}" if known else f"; there are none for {workload}"
+    return click.option("--config", metavar="NAME", help=f"Start from a published configuration{which}.")
 
 
 def _decorate(command: Any, options: List[Decorator]) -> Any:
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def _setting_option(leaf: Leaf) -> Decorator:
-    kind: Any = leaf.kind[9:-1] if leaf.kind.startswith("Optional[") else leaf.kind
-    kwargs: Dict[str, Any] = {"default": None, "help": leaf.about["help"][:1].upper() + leaf.about["help"][1:] + "."}
-    if kind.startswith("Tuple["):
-        kwargs.update(multiple=True, metavar="NAME" if kind == "Tuple[str, ...]" else "NUMBER")
-    elif leaf.about["choices"]:
-        kwargs["type"] = click.Choice(leaf.about["choices"], case_sensitive=False)
-        kwargs["metavar"] = f"[{'|'.join(leaf.about['choices'])}]"  # click would write them in small letters
-    elif kind != "bool":
-        kwargs["type"] = _CLICK_TYPES[kind]
-        if kind == "Fraction":
-            kwargs["metavar"] = "NUMBER"
-        elif leaf.about["flag"].endswith(("-dir", "-path")):
-            kwargs["metavar"] = "DIR"
-    return click.option(leaf.about["flag"], leaf.key.replace(".", "__"), **kwargs)
-
-
-class SettingsCommand(click.Command):
-    """A command whose switches also take a word, as in Graphcore's applications: --validation False."""
-
-    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        switches = {
-            name: option
-            for option in self.params
-            if isinstance(option, click.Option) and option.is_flag and option.secondary_opts
-            for name in option.opts
-        }
-        words: List[str] = []
-        for word in args:
-            name, equals, value = word.partition("=")
-            if words and words[-1] in switches and word.lower() in _YES_NO:
-                name, value = words.pop(), word
-            elif not (equals and name in switches and value.lower() in _YES_NO):
-                words.append(word)
-                continue
-            words.append(name if _YES_NO[value.lower()] else switches[name].secondary_opts[0])
-        return super().parse_args(ctx, words)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options, with those of each group of settings under a heading of their own."""
-        sections: Dict[str, List[Tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None:
-                group, dot, _ = str(param.name).partition("__")
-                sections.setdefault(f"{group.capitalize()} settings" if dot else "Options", []).append(record)
-        for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)
 
 
 def engine_from(values: Dict[str, Any]) -> Optional[str]:
@@ -220,8 +234,11 @@ def engine_from(values: Dict[str, Any]) -> Optional[str]:
     return asked
 
 
-def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool) -> Resolved:
-    """The settings in force for a command line; takes its options out of `values`."""
+def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool, elsewhere: bool = False) -> Resolved:
+    """The settings in force for a command line, with whole paths; takes its options out of `values`.
+
+    What runs `elsewhere` does not see the directories that are here: there, only whole paths mean something.
+    """
     schema = schema_of(workload)
     shorthand = _PIPELINED_MNIST if values.pop("pipelining", False) else {}
     below = merge(*(assign(key, value, "--pipelining") for key, value in shorthand.items()))
@@ -234,7 +251,7 @@ def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool) -> Re
         if value is not None:
             layers.append(assign(leaf.key, value, leaf.about["flag"].split("/")[0]))
     rehearsal = values.pop("rehearsal")
-    return resolve(
+    resolved = resolve(
         workload,
         rehearsal=on_cpus if rehearsal is None else rehearsal,
         config=values.pop("config"),
@@ -242,6 +259,9 @@ def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool) -> Re
         environ=os.environ,
         overrides=[over(below, merge(*layers))],
     )
+    for key, path in relative_paths(resolved.settings).items() if elsewhere else ():
+        raise SettingsError(f"{resolved.origins[key]}: {key} is {path}, {_SEEN_FROM_HERE}", hint=_WHOLE)
+    return resolved._replace(settings=with_whole_paths(resolved.settings))
 
 
 def _by_other_names(values: Dict[str, Any]) -> List[Tree]:
@@ -259,10 +279,20 @@ def _by_other_names(values: Dict[str, Any]) -> List[Tree]:
     return found
 
 
-def asked_from(values: Dict[str, Any]) -> Asked:
-    """What the shared options ask for; takes them out of `values`."""
+def asked_from(values: Dict[str, Any], *, elsewhere: bool = False) -> Asked:
+    """What the shared options ask for, with whole paths; takes them out of `values`. See settings_from()."""
     poprun = {name: values.pop(name) for name in POPRUN_FIELDS if name in values}
     sdk = values.pop("sdk", None)
     names: Tuple[str, ...] = Asked._fields
     given = {name: values.pop(name) for name in names if name in values}
+    for name, value in (*given.items(), *poprun.items()):
+        if value == "":
+            raise UsageError(f"--{name.replace('_', '-')} is empty", hint="is the variable that it came from set?")
+    for found, name in ((given, "python"), (poprun, "executable_cache_path")):
+        path = found.get(name)
+        if path is None or (name == "python" and "/" not in path):  # a command, to be found where the instances are
+            continue
+        if elsewhere and not Path(path).is_absolute():
+            raise UsageError(f"--{name.replace('_', '-')} is {path}, {_SEEN_FROM_HERE}", hint=_WHOLE)
+        found[name] = whole_path(path)
     return Asked(**given, sdk=None if sdk is None else parse_sdk(sdk), poprun=poprun)

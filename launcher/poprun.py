@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from ipulaunch.launcher.command import guard_colons
+from ipulaunch.configs.errors import UsageError
+from ipulaunch.launcher.command import guard_colons, words_of
 from ipulaunch.launcher.poprun_options import NEWEST, Sdk, require
 from ipulaunch.topology import Plan, hostlist
 
@@ -35,6 +36,14 @@ class PoprunOptions(NamedTuple):
 
 def poprun_argv(plan: Plan, options: PoprunOptions, program: Sequence[str]) -> Tuple[str, ...]:
     """The poprun line of a plan; every option is one the SDK has."""
+    words_of("--mpi-global-args", options.mpi_global_args)
+    words_of("--mpi-local-args", options.mpi_local_args)
+    if options.vipu_allocation is not None and options.vipu_cluster is not None:
+        raise UsageError(
+            f"--vipu-allocation {options.vipu_allocation} and --vipu-cluster {options.vipu_cluster} are both given:"
+            " a partition is created in one place",
+            hint="give --vipu-allocation from SDK 3.2 on, and --vipu-cluster before",
+        )
     argv = ["poprun"]
 
     def add(name: str, value: object) -> None:
@@ -70,8 +79,9 @@ def poprun_argv(plan: Plan, options: PoprunOptions, program: Sequence[str]) -> T
         add("mpi-global-args", text)
     if options.run_as_root and options.sdk >= (3, 3):
         add("allow-run-as-root", True)
-    for text in (*options.mpi_local_args, *(f"-x {name}" for name in options.forward)):
-        add("mpi-local-args", text)
+    # One text, as in every published line: of several, poprun is not known to take all.
+    local = " ".join((*options.mpi_local_args, *(f"-x {name}" for name in options.forward)))
+    add("mpi-local-args", local or None)
     return (*argv, *guard_colons(tuple(program)))
 
 

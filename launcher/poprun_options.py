@@ -20,6 +20,7 @@ class Option(NamedTuple):
     first: Sdk = OLDEST
     last: Sdk = NEWEST
     repeatable: bool = False
+    deprecated: Optional[Sdk] = None  # from this SDK on another one is meant to be used
 
 
 # Where the first SDK is not documented, it is that of the first published use.
@@ -43,7 +44,7 @@ OPTIONS = (
     Option("update-partition", "bool"),
     Option("reset-partition", "bool"),
     Option("remove-partition", "bool"),
-    Option("vipu-cluster", "text", last=(3, 1)),
+    Option("vipu-cluster", "text", deprecated=(3, 2)),
     Option("vipu-allocation", "text", first=(3, 2)),
     Option("sync-type", "text", first=(2, 6)),
     Option("executable-cache-path", "text", first=(2, 1)),
@@ -92,6 +93,14 @@ def require(name: str, sdk: Sdk) -> None:
         raise UsageError(f"the poprun of SDK {_text(sdk)} has no --{name}", hint=since + _instead(name))
 
 
+def deprecation(name: str, sdk: Sdk) -> str:
+    """What to tell of an option that the poprun of this SDK has and advises against; nothing of others."""
+    option = next(option for option in OPTIONS if option.name == name)
+    if option.deprecated is None or sdk < option.deprecated:
+        return ""
+    return f"--{name} is deprecated from SDK {_text(option.deprecated)} on{_instead(name)}"
+
+
 def _instead(name: str) -> str:
     pairs = {"vipu-cluster": "vipu-allocation", "numa-aware": "process-placement"}
     both = {**pairs, **{new: old for old, new in pairs.items()}}
@@ -112,13 +121,15 @@ class Line(NamedTuple):
     warnings: Tuple[str, ...]
 
     def number(self, name: str, default: int) -> int:
-        text = self.options[name][-1] if name in self.options else str(default)
-        if text.startswith("$"):
-            raise UsageError(f"--{name} is {text}, whose value is not known here", hint="write the number")
-        return int(text)
+        text = self.text(name)
+        return default if text is None else int(text)
 
     def text(self, name: str) -> Optional[str]:
-        return self.options[name][-1] if name in self.options else None
+        """The value as it is written; one that only a shell knows is refused."""
+        text = self.options[name][-1] if name in self.options else None
+        if text is not None and "$" in text:
+            raise UsageError(f"--{name} is {text}, whose value is not known here", hint="write the value itself")
+        return text
 
 
 def read_line(argv: Sequence[str], sdk: Sdk = NEWEST) -> Line:
@@ -132,10 +143,10 @@ def read_line(argv: Sequence[str], sdk: Sdk = NEWEST) -> Line:
         word = words.pop(0)
         name, equals, value = word.partition("=")
         option, said = _find(name, value, known, sdk)
-        if said:
-            warnings.append(said)
+        warnings += [text for text in (said, deprecation(option.name, sdk)) if text]
         if option.kind == "flag":
-            value = ""
+            if equals:
+                raise UsageError(f"--{option.name} takes no value, and {value!r} is given", hint=f"write {name}")
         elif not equals:
             if not words:
                 raise UsageError(f"--{option.name} is the last word; its value is missing")

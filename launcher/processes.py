@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set
+
+ENGINE_ENDS_ON = signal.SIGINT
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -27,8 +29,19 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
+def _become_engine() -> None:
+    """For the engine to call before it becomes its program: INT ends it, ours or for our death; TERM does not reach it.
+
+    Schedulers that track jobs by cgroups send TERM to every process of a job. mpirun would end the instances before
+    they have written their checkpoint; it never unblocks TERM for itself, and always for the instances.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.signal(ENGINE_ENDS_ON, signal.SIG_DFL)  # shells let their background jobs ignore INT
+    _libc.prctl(_PR_SET_PDEATHSIG, ENGINE_ENDS_ON, 0, 0, 0)
+
+
 def start(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a command in its own session, with one pipe for all of its output. It is ended if we die."""
+    """Start an engine in its own session, with one pipe for all of its output. It is ended if we die."""
     return subprocess.Popen(
         list(argv),
         env=dict(env),
@@ -36,43 +49,91 @@ def start(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=die_with_parent,
+        preexec_fn=_become_engine,
     )
+
+
+class _Tree:
+    """The living processes of this machine, as they were a moment ago."""
+
+    def __init__(self) -> None:
+        self.children: Dict[int, List[int]] = {}
+        self.stopped: Set[int] = set()
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError, IndexError):
+                    # The name in parentheses may hold blanks and parentheses itself.
+                    state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+                    if state != "Z":
+                        self.children.setdefault(int(parent), []).append(int(entry.name))
+                    if state == "T":
+                        self.stopped.add(int(entry.name))
+
+    def below(self, pid: int) -> List[int]:
+        found: List[int] = []
+        queue = list(self.children.get(pid, []))
+        while queue:
+            found.append(queue.pop())
+            queue.extend(self.children.get(found[-1], []))
+        return found
 
 
 def descendants() -> List[int]:
     """Every living process below us, whoever started it."""
-    children: Dict[int, List[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                # The name in parentheses may hold blanks and parentheses itself.
-                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-                if state != "Z":
-                    children.setdefault(int(parent), []).append(int(entry.name))
-    found: List[int] = []
-    queue = list(children.get(os.getpid(), []))
-    while queue:
-        pid = queue.pop()
-        found.append(pid)
-        queue.extend(children.get(pid, []))
-    return found
+    return _Tree().below(os.getpid())
 
 
-def end_all() -> int:
-    """Kill everything below us; says how many processes there were."""
-    ended = set()
+def wake() -> bool:
+    """Let every process below us that was stopped go on; whether there was one."""
+    tree = _Tree()
+    stopped = [pid for pid in tree.below(os.getpid()) if pid in tree.stopped]
+    _send(stopped, signal.SIGCONT)
+    return bool(stopped)
+
+
+def left_behind(engine: int) -> List[int]:
+    """What an instance that has ended had started, and has not ended.
+
+    mpirun waits for it: it takes an instance for ended when nobody holds the instance's output open any more.
+    """
+    tree = _Tree()
+    adopted = [pid for pid in tree.children.get(os.getpid(), []) if pid != engine]
+    if not adopted:
+        return []
+    living = {_rank(pid) for pid in tree.below(engine)}
+    orphans = [pid for pid in adopted if _rank(pid) is not None and _rank(pid) not in living]
+    return [pid for orphan in orphans for pid in (orphan, *tree.below(orphan))]
+
+
+def _rank(pid: int) -> Optional[bytes]:
+    """The instance that a process belongs to, as Open MPI tells it in its environment."""
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return next((word for word in words if word.startswith(b"OMPI_COMM_WORLD_RANK=")), None)
+
+
+def end(pids: Iterable[int]) -> None:
+    """Kill these processes."""
+    _send(pids, signal.SIGKILL)
+
+
+def _send(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def end_all() -> None:
+    """Kill everything below us."""
     for _ in range(100):  # a process may fork while we look; each round leaves fewer
         living = descendants()
         if not living:
             break
-        for pid in living:
-            ended.add(pid)
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        end(living)
         _reap()
     _reap()
-    return len(ended)
 
 
 def _reap() -> None:

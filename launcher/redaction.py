@@ -1,25 +1,37 @@
-"""Keeping secrets out of what is printed and recorded, told by their names."""
+"""Keeping secrets out of commands that are printed, recorded and put into scripts, told by their names."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from typing import List, Sequence
+from typing import Collection, List, Sequence
 
-# Tokens of a language model, tokenizers and authors are no secrets.
-_SECRET = (
-    r"(?i)(secret|token(?!s|i[sz])|passw|api[-_]?key|private[-_]?key|access[-_]?key|credential|auth(?!ors?(?![a-z])))"
-)
-MASK = "***"
+from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.secrets import MASK, is_secret, masked, secret_values
+from ipulaunch.launcher.command import Command
 
-
-def is_secret(name: str) -> bool:
-    """Whether a variable or option of this name holds a secret."""
-    return bool(re.search(_SECRET, name))
+# A name and what it is given, anywhere in a text: NAME=value, --name=value; and --name value.
+_GIVEN = r"(?<![\w.-])(-{0,2}[\w.-]+)=[\"']?([^\s\"',;]+)"
+_IN_ADDRESS = r"(://)[^\s/@]+:[^\s/@]+@"
+_OPTION = r"(?<![\w.-])(--[\w.-]+)\s+[\"']?([^\s\"'-][^\s\"']*)"
 
 
-def redact(words: Sequence[str]) -> List[str]:
-    """The words of a command, with the values of `NAME=value`, `--name=value` and `--name value` masked."""
+def redact(words: Sequence[str], values: Collection[str] = ()) -> List[str]:
+    """The words of a command, with the values of `NAME=value`, `--name=value` and `--name value` masked.
+
+    So are passwords in addresses, and these values wherever they stand.
+    """
+    return [re.sub(_IN_ADDRESS, rf"\1{MASK}@", masked(word, values)) for word in _without_named(words)]
+
+
+def redacted(command: Command, values: Collection[str]) -> Command:
+    """A command as it may be shown or written down: its words and the values of its variables redacted."""
+    env = {name: redact([f"{name}={value}"], values)[0].partition("=")[2] for name, value in command.env.items()}
+    return Command(tuple(redact(command.argv, values)), env)
+
+
+def _without_named(words: Sequence[str]) -> List[str]:
     shown: List[str] = []
     mask_next = False
     for word in words:
@@ -42,5 +54,21 @@ def _redact_inside(word: str) -> str:
         return MASK if is_secret(word) else word
     if len(words) < 2:
         return word
-    shown = redact(words)
+    shown = _without_named(words)
     return word if shown == words else " ".join(map(shlex.quote, shown))
+
+
+def refuse_secret(text: str, what: str) -> None:
+    """Refuse a text that shows a secret; one that a shell is to look up, as in `TOKEN=$(cat file)`, is not shown."""
+    if masked(text, secret_values(os.environ)) != text:
+        raise UsageError(
+            f"{what} would show the value of a secret of your environment",
+            hint="let the shell look it up there ($NAME), and forward it with --env NAME",
+        )
+    for name, value in (*re.findall(_GIVEN, text), *re.findall(_OPTION, text)):
+        if is_secret(name) and not value.startswith("$"):
+            bare = name.lstrip("-")
+            raise UsageError(
+                f"{what} would show the secret {bare} in a script or in the list of processes",
+                hint="set it in your environment and forward it with --env NAME",
+            )

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from pathlib import Path
 from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ipulaunch.configs.errors import DataError, IpulaunchError, UsageError, near_miss
-from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.configs.errors import INTERRUPTED, DataError, IpulaunchError, StoppedError, UsageError, near_miss
+from ipulaunch.configs.job import Job, from_yaml
+from ipulaunch.configs.run_directory import RunDirectory, records_of, whole_run
+from ipulaunch.configs.untrusted import read_text
+from ipulaunch.configs.wording import utc
+from ipulaunch.launcher.attempts import newest_update
+from ipulaunch.launcher.claim import has_gone, holder_of
+from ipulaunch.launcher.earlier_runs import all_runs, modified, started
+from ipulaunch.launcher.endings import Ending, attempt_of, preemptions, read_endings, restarts
 from ipulaunch.launcher.events import Follower
 from ipulaunch.launcher.run_processes import runs_here
 from ipulaunch.launcher.schedulers import record
@@ -15,6 +24,7 @@ from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import (
     CANCELLED,
     DONE,
+    ENDED,
     FAILED,
     RUNNING,
     STOPPED,
@@ -25,7 +35,7 @@ from ipulaunch.launcher.schedulers.scheduler import (
 from ipulaunch.topology import Plan
 from ipulaunch.topology.plan import from_json
 
-_FRESH_S = 30.0  # instances give a sign of life every second; a network disk may show it late
+FRESH_S = 30.0  # instances give a sign of life every second; a network disk may show it late
 
 
 class RunStatus(NamedTuple):
@@ -42,11 +52,21 @@ class RunStatus(NamedTuple):
     where: str
     scheduler: str
     id: str
-    restarts: int
+    restarts: int  # after failures
+    max_restarts: Optional[int]  # of one launcher; None where there are no settings
+    preemptions: int
+    max_preemptions: Optional[int]
 
     @property
     def progress(self) -> str:
-        return f"{self.update}/{self.total}" if self.total else "-"
+        if self.total:
+            return f"{self.update}/{self.total}"
+        return str(self.update or "-")  # of how many, only an attempt that has begun to train has told
+
+    @property
+    def can_be_resumed(self) -> bool:
+        """Whether it is a workload's; a program of a user's has no settings."""
+        return self.max_restarts is not None
 
     def data(self) -> Dict[str, Any]:
         """The status as plain data."""
@@ -54,26 +74,25 @@ class RunStatus(NamedTuple):
 
 
 def find_run(text: str, runs_dir: Path) -> Path:
-    """The run that is meant: a directory, or the name of one among the runs."""
+    """The run that is meant: a directory, or the name of one among the runs, or the id of its job."""
+    if not text:
+        raise UsageError("the name of the run is empty", hint="ipulaunch ps lists the runs here")
     for path in (Path(text), runs_dir / text):
         if path.is_dir():
-            if not RunDirectory(path).plan.is_file():
+            found = whole_run(Path(os.path.abspath(path)))  # noqa: PTH100 - without the .. in it, and links as they are
+            if not RunDirectory(found).plan.is_file():
                 raise UsageError(f"{path} is not a run: it has no plan.json")
-            return path.absolute()
-    names = [path.name for path in all_runs(runs_dir)]
-    hint = near_miss(text, names) if names else f"there are no runs in {runs_dir}; see --runs-dir"
+            return found
+    runs = all_runs(runs_dir)
+    for path in runs:
+        with contextlib.suppress(DataError):
+            job = record.read(path)
+            if job is not None and job.id == text:
+                return path.absolute()
+    names = [path.name for path in runs]
+    nothing = f"there are no runs in {runs_dir.absolute()}: give the path of the run, or --runs-dir"
+    hint = near_miss(text, names) if names else nothing
     raise UsageError(f"there is no run {text}", hint=hint)
-
-
-def all_runs(runs_dir: Path) -> List[Path]:
-    """The runs of a directory, the newest first."""
-    try:
-        found = [path for path in runs_dir.iterdir() if RunDirectory(path).plan.is_file()]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise UsageError(f"{runs_dir} cannot be read: {error.strerror}") from error
-    return sorted(found, key=lambda path: (_started(path), path.name), reverse=True)
 
 
 def statuses(paths: Sequence[Path]) -> Tuple[List[RunStatus], List[str]]:
@@ -92,9 +111,12 @@ def statuses(paths: Sequence[Path]) -> Tuple[List[RunStatus], List[str]]:
     for name in sorted({job.scheduler for job in jobs.values()}):
         asked = [job for job in jobs.values() if job.scheduler == name]
         try:
-            said.update({(name, number): state for number, state in scheduler_of(name).look(asked).items()})
+            looked = scheduler_of(name).look(asked)
         except IpulaunchError as error:
             notes.append(error.message)
+            continue
+        said.update({(name, number): state for number, state in looked.states.items()})
+        notes += looked.notes
     found, living = [], runs_here()
     for path in paths:
         job = jobs.get(path)
@@ -102,33 +124,49 @@ def statuses(paths: Sequence[Path]) -> Tuple[List[RunStatus], List[str]]:
     return found, notes
 
 
-def records_of(path: Path) -> RunDirectory:
-    """Where the records of a run lie: a job makes the run directory inside the one that it was submitted with."""
-    inside = RunDirectory(path / "run")
-    return inside if inside.plan.is_file() else RunDirectory(path)
+def how_to_end(path: Path) -> str:
+    """What ends a run that has no launcher, as its command was pasted."""
+    return f"end its poprun or mpirun; touch {RunDirectory(path).stop} lets it write a checkpoint first"
+
+
+def last_sign(run: RunDirectory) -> float:
+    """When an instance of a run gave its last sign of life; 0 where none has."""
+    return max(map(modified, run.path.glob("instance-*/heartbeat")), default=0.0)
 
 
 def plan_of(run: RunDirectory) -> Optional[Plan]:
     """The plan of a run, where it is whole."""
     try:
-        return from_json(run.plan.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, IpulaunchError):
+        return from_json(read_text(run.plan))
+    except (OSError, IpulaunchError):
+        return None
+
+
+def job_of(run: RunDirectory) -> Optional[Job]:
+    """The job of a run, where it is whole; programs of users have none."""
+    try:
+        return from_yaml(read_text(run.job), str(run.job))
+    except (OSError, IpulaunchError):
         return None
 
 
 def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], living: AbstractSet[Path]) -> RunStatus:
     run = records_of(path)
     plan = plan_of(run) or plan_of(RunDirectory(path))
-    state = _combined(job, said, _from_records(run, plan, run.path in living, is_here=job is None))
+    is_alive = holder_of(run) is not None or run.path in living
+    state = _combined(job, said, _from_records(run, plan, is_alive, is_here=job is None))
     follower = Follower(run, 1)  # all instances make the same updates
-    resumed = 0
+    kept = 0  # updates in the newest checkpoint
     while True:
         records = follower.look()
         if not records:
             break
-        counts = [r["update"] for r in records if r["event"] == "resumed" and isinstance(r["update"], int)]
-        resumed = counts[-1] if counts else resumed
+        counts = [r["update"] for r in records if r["event"] in ("resumed", "checkpoint")]
+        kept = [count for count in counts if isinstance(count, int)][-1] if counts else kept
     follower.close()
+    training = job_of(run) or job_of(RunDirectory(path))
+    update = max(follower.progress.update, kept) or (newest_update(run, training) if training else None) or 0
+    survival = training.settings.survival if training else None
     hosts = ",".join(plan.hosts) if plan else ""
     return RunStatus(
         name=path.name,
@@ -136,13 +174,16 @@ def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], livi
         workload=plan.workload if plan else "",
         state=state.word,
         said=state.said,
-        update=max(follower.progress.update, resumed),
+        update=update,
         total=follower.progress.total_updates,
-        started=job.submitted if job else _utc(_started(path)),
+        started=job.submitted if job else utc(started(path)),
         where=f"{job.scheduler} {job.id}" + (f" on {state.where}" if state.where else "") if job else hosts,
         scheduler=job.scheduler if job else "",
         id=job.id if job else "",
-        restarts=sum(1 for _ in run.attempts.glob("*")),
+        restarts=restarts(run),
+        max_restarts=survival.max_restarts if survival else None,
+        preemptions=preemptions(run),
+        max_preemptions=survival.max_preemptions if survival else None,
     )
 
 
@@ -155,6 +196,8 @@ def _combined(job: Optional[Submitted], said: Optional[JobState], records: JobSt
         return JobState(CANCELLED, f"at {job.cancelled}") if job.cancelled and not known else records
     if said.word == FAILED and records.word == STOPPED:
         return JobState(STOPPED, said.said, said.where)
+    if said.word in ENDED and records.word in (RUNNING, DONE):  # taken up here with ipulaunch resume
+        return records
     return said
 
 
@@ -166,29 +209,26 @@ def _from_records(run: RunDirectory, plan: Optional[Plan], is_alive: bool, *, is
         return JobState(DONE)
     if is_alive:
         return JobState(RUNNING)
+    endings = read_endings(run)
+    if endings and endings[-1].attempt == attempt_of(run):
+        return _ended(endings[-1])
     for index in instances:
         if run.error(index).exists():
             return JobState(FAILED, f"instance {index} has left an error")
     if any(run.stopped(index).exists() for index in instances):
         return JobState(STOPPED, "with a checkpoint")
-    newest = max((_modified(run.heartbeat(index)) for index in instances), default=0.0)
-    if newest and time.time() - newest < _FRESH_S:
+    newest = last_sign(run)
+    # Instances without a launcher are known by their signs of life alone; a launcher that has gone has told otherwise.
+    if time.time() - newest < FRESH_S and not run.launcher.exists():
         return JobState(RUNNING)
     if newest and is_here:
-        return JobState(FAILED, f"no sign of life since {_utc(newest)}")
-    return JobState(UNKNOWN, f"no sign of life since {_utc(newest)}" if newest else "no records")
+        return JobState(FAILED, f"no sign of life since {utc(newest)}")
+    if is_here and has_gone(run.launcher):  # programs give no signs of life, and instances none before they have begun
+        return JobState(FAILED, "its launcher ended without a verdict")
+    return JobState(UNKNOWN, f"no sign of life since {utc(newest)}" if newest else "no records")
 
 
-def _started(path: Path) -> float:
-    return _modified(RunDirectory(path).plan)
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _utc(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+def _ended(ending: Ending) -> JobState:
+    """What the launcher has noted of the end."""
+    word = {0: DONE, StoppedError.exit_code: STOPPED, INTERRUPTED: CANCELLED}.get(ending.exit_code, FAILED)
+    return JobState(word, "" if word == DONE else ending.headline)

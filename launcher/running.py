@@ -2,84 +2,137 @@
 
 from __future__ import annotations
 
-import json
 import os
-import platform
+import shutil
 import signal
 import time
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
-from ipulaunch.configs.job import to_yaml
-from ipulaunch.configs.run_directory import RUNS, RunDirectory, write_whole
+from ipulaunch.configs.job import Job, to_yaml
+from ipulaunch.configs.run_directory import RunDirectory, writable, write_whole
+from ipulaunch.configs.secrets import secret_values, without_secrets
 from ipulaunch.configs.survival import Survival
-from ipulaunch.launcher import engines
-from ipulaunch.launcher.attempts import begin_again, has_checkpoint, make_instances, next_restart
-from ipulaunch.launcher.command import Command
+from ipulaunch.configs.untrusted import parse_json, read_text
+from ipulaunch.configs.wording import ENABLE_SDK
+from ipulaunch.launcher import as_launched, engines, processes
+from ipulaunch.launcher.asked import Engine
+from ipulaunch.launcher.attempts import (
+    after_restarts,
+    begin_again,
+    has_checkpoint,
+    make_instances,
+    newest_update,
+    next_restart,
+)
+from ipulaunch.launcher.claim import claim
 from ipulaunch.launcher.display import Display
-from ipulaunch.launcher.events import Follower
+from ipulaunch.launcher.elastic import begin_again_on, planned_without
+from ipulaunch.launcher.endings import record_ending, within_preemptions
+from ipulaunch.launcher.events import Follower, Progress
 from ipulaunch.launcher.instance_logs import InstanceLogs
-from ipulaunch.launcher.launch import Engine, Launch
-from ipulaunch.launcher.redaction import redact
+from ipulaunch.launcher.launch import Launch
+from ipulaunch.launcher.other_hosts import require_other_hosts, unready_hosts
+from ipulaunch.launcher.redaction import redacted
+from ipulaunch.launcher.run_paths import ELSEWHERE
+from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.stall import StallWatch
-from ipulaunch.launcher.supervision import END_SIGNALS, Supervisor, pause
-from ipulaunch.launcher.verdict import Verdict, judge
+from ipulaunch.launcher.stop_signals import StopSignals
+from ipulaunch.launcher.supervision import Supervisor
+from ipulaunch.launcher.verdict import End, Verdict, interrupted, judge, not_started
 from ipulaunch.topology.plan import to_json
 
 
-def new_run_path(name: str, asked: Optional[Path]) -> Path:
-    """Where a run will lie; a directory that exists is refused, so that no run writes over another."""
-    try:
-        if asked is not None:
-            if asked.exists():
-                hint = "name one that does not, or leave --run-dir out"
-                raise UsageError(f"there is a run directory {asked} already", hint=hint)
-            return asked.absolute()
-        base = Path(RUNS).absolute()
-    except OSError as error:
-        raise UsageError(f"the run directory cannot be made: {error.strerror}") from error
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    candidates = [base / f"{name}-{stamp}"] + [base / f"{name}-{stamp}-{n}" for n in range(2, 100)]
-    return next(path for path in candidates if not path.exists())
-
-
-def carry_out(launch: Launch, path: Path, display: Display) -> int:
-    """Run a launch to its end; returns the exit code of the whole."""
+def carry_out(launch: Launch, path: Path, display: Display, *, is_made: bool = False) -> int:
+    """Run a launch to its end, in a new directory or in an empty one; returns the exit code of the whole."""
     require(launch.engine)
-    _require_hosts(launch, path)
-    return attend(launch, _make_run(launch, path), display)
+    with StopSignals() as signals:
+        launch = require_other_hosts(launch, path, signals)
+        run = _make_run(launch, path, is_made)
+        with claim(run):
+            return attend(launch, run, display, signals)
 
 
-def attend(launch: Launch, run: RunDirectory, display: Display) -> int:
-    """Run a launch whose run directory is made, and start it again as often as its settings allow."""
-    display.start(launch, run)
-    restarts = 0
+def attend(launch: Launch, run: RunDirectory, display: Display, signals: StopSignals) -> int:
+    """Run a launch whose run directory is made and claimed, and start it again as often as its settings allow."""
+    record.renew(run.path.parent, os.environ)
+    display.announce(launch, run)
+    restarts, most_updates = 0, 0
+    missing: Dict[str, str] = {}
     while True:
-        verdict = _attempt(launch, run, display)
+        verdict, updates = (not_started(run, missing), 0) if missing else _attempt(launch, run, display, signals)
+        most_updates = max(most_updates, updates)
+        survival = _survival(launch)
+        verdict = within_preemptions(run, verdict, survival)
+        record_ending(run, verdict)
         if launch.job is None:
             break
-        survival: Survival = launch.job.settings.survival
-        restart = next_restart(verdict, survival, restarts, has_checkpoint(run, launch.job))
+        continues = has_checkpoint(run, launch.job)
+        restart = next_restart(verdict, survival, restarts, has_trained=continues or most_updates > 0)
         if restart is None:
+            verdict = after_restarts(verdict, survival, restarts)
             break
         restarts = restart.number
-        display.restarting(verdict, restart)
-        interrupted = pause(restart.wait_s)
-        if interrupted is not None:
-            verdict = judge(run, launch.solution.plan, 0, interrupted, [], ours=True)
+        display.restarting(verdict, restart, continues)
+        try:
+            with signals.interrupting():
+                time.sleep(restart.wait_s)
+                missing = _missing(launch, run)
+        except KeyboardInterrupt:
+            assert signals.first is not None
+            what = f"in the pause before restart {restart.number} of {restart.most}"
+            verdict = interrupted(run, signals.first, what, ours=True, kept=newest_update(run, launch.job))
+            verdict = within_preemptions(run, verdict, survival)
+            record_ending(run, verdict)
             break
-        launch = launch._replace(job=begin_again(run, launch.solution.plan, launch.job))
+        launch, missing = _again(launch, missing, run, display)
+    processes.end_all()  # whoever still asks hosts of which nobody wants to know any more
     display.conclude(verdict, run, _summary(run))
     return verdict.exit_code
 
 
-def _attempt(launch: Launch, run: RunDirectory, display: Display) -> Verdict:
-    """Start all instances once, and wait until none is left."""
+def _missing(launch: Launch, run: RunDirectory) -> Dict[str, str]:
+    """The hosts that the next attempt lacks, and why."""
+    # As at the first start: poprun has its own ways to reach hosts, and says itself what is wrong.
+    is_asked = _survival(launch).elastic_hosts or launch.engine.name == "openmpi"
+    return unready_hosts(launch, run.path) if is_asked else {}
+
+
+def _again(
+    launch: Launch, missing: Dict[str, str], run: RunDirectory, display: Display
+) -> Tuple[Launch, Dict[str, str]]:
+    """The launch of the next attempt, and the hosts that it lacks; with --elastic-hosts it is one without these."""
+    assert launch.job is not None
+    is_elastic = _survival(launch).elastic_hosts
+    solution = planned_without(launch, missing) if missing and is_elastic else None
+    if solution is None:
+        return launch._replace(job=begin_again(run, launch.solution.plan, launch.job)), missing
+    display.going_on(missing, solution.plan)
+    again = begin_again_on(solution, launch, run)
+    with writable(run):
+        write_decided(again, run)
+    return again, {}
+
+
+def _survival(launch: Launch) -> Survival:
+    return launch.job.settings.survival if launch.job else Survival()
+
+
+def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopSignals) -> Tuple[Verdict, int]:
+    """Start all instances once, and wait until none is left: the verdict, and the update that was reached."""
     plan, is_ours = launch.solution.plan, launch.job is not None
     follower = Follower(run, plan.instances)
-    survival = launch.job.settings.survival if launch.job else Survival()
-    watch = StallWatch(run, plan, survival.stall_timeout_s)
+    survival = _survival(launch)
+
+    def ask_hosts() -> Dict[str, str]:
+        try:
+            with signals.interrupting():
+                return unready_hosts(launch, run.path)
+        except KeyboardInterrupt:  # nobody waits for an answer any more
+            return {}
+
+    watch = StallWatch(run, plan, survival.stall_timeout_s, ask_hosts=ask_hosts)
 
     def look() -> None:
         records = follower.look()
@@ -88,28 +141,52 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display) -> Verdict:
         display.show(follower.progress, records)
 
     def ask_to_stop(number: int) -> float:
-        if not is_ours or not follower.progress.update:  # nothing that a checkpoint could keep
+        look()  # the first update may have been made since the last time
+        if launch.job is None or not _can_keep(launch.job, follower.progress):
             return 0.0
-        display.stopping(signal.Signals(number).name, survival.grace_s)
-        run.stop.touch()
+        try:
+            run.stop.touch()
+        except OSError:  # a full disk, on which no checkpoint would find room either
+            return 0.0
+        after = "this update" if launch.job.backend == "cpu" else "this call of the device"
+        display.stopping(signal.Signals(number).name, after, survival.grace_s)
         return survival.grace_s
 
     echo = display.echo if not is_ours or display.verbose else None
-    logs = InstanceLogs(run, plan, echo)
-    signals = {*END_SIGNALS, *(signal.Signals[f"SIG{name}"] for name in survival.stop_signals if is_ours)}
+    with writable(run):
+        logs = InstanceLogs(run, plan, echo, hidden=secret_values(os.environ))
     supervisor = Supervisor(
         look,
-        signals=sorted(signals),
+        signals,
         ask_to_stop=ask_to_stop,
         is_hung=lambda: is_ours and watch.verdict() is not None,
+        removes_files=is_ours and plan.hosts == ("localhost",),
     )
+    environ = without_secrets(os.environ, [text.partition("=")[0] for text in launch.asked.env])
+    display.begin()
     try:
-        code = supervisor.run(launch.command, os.environ, logs)
+        code = supervisor.run(launch.command, environ, logs)
     finally:
         follower.close()
-        display.stop()
-    hung = watch.verdict() if is_ours else None
-    return judge(run, plan, code, supervisor.signal, logs.engine_lines, ours=is_ours, hung=hung)
+        display.end()
+    end = End(
+        run,
+        plan,
+        code,
+        logs.engine_lines,
+        ours=is_ours,
+        stopped_by=signals.first,
+        hung=watch.verdict() if is_ours else None,
+        ended_ns=supervisor.ended_ns,
+        kept=newest_update(run, launch.job) if launch.job else None,
+        ask_hosts=ask_hosts,
+    )
+    return judge(end), follower.progress.update
+
+
+def _can_keep(job: Job, progress: Progress) -> bool:
+    """Whether there may be updates for a checkpoint to keep; IPUs tell of none before their first call returns."""
+    return progress.update > 0 or (job.backend == "ipu" and progress.total_updates > 0)
 
 
 def require(engine: Engine) -> None:
@@ -117,41 +194,38 @@ def require(engine: Engine) -> None:
         return
     if engine.name == "openmpi":
         engines.open_mpi()  # says what is missing
-    raise NotReadyError("there is no poprun here", hint="enable the Poplar SDK, or rehearse with --engine openmpi")
+    raise NotReadyError("there is no poprun here", hint=f"{ENABLE_SDK}, or rehearse with --engine openmpi")
 
 
-def _require_hosts(launch: Launch, path: Path) -> None:
-    """Ask every other host of a rehearsal whether it could take part, before anything is started."""
-    hosts = tuple(host for host in launch.solution.plan.hosts if host not in ("localhost", platform.node()))
-    if launch.engine.name != "openmpi" or not hosts:
-        return
-    from ipulaunch.launcher.doctor.case import Case, with_places
-    from ipulaunch.launcher.doctor.remote_hosts import require_hosts
-    from ipulaunch.launcher.doctor.world import this_machine
-
-    case = Case(plan=launch.solution.plan, engine="openmpi", run_dir=path, hosts=hosts, directory=Path.cwd())
-    require_hosts(with_places(case, launch.job.settings) if launch.job else case, this_machine())
-
-
-def _make_run(launch: Launch, path: Path) -> RunDirectory:
+def _make_run(launch: Launch, path: Path, is_made: bool) -> RunDirectory:
     run = RunDirectory(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700)
-    except OSError as error:
-        raise UsageError(f"the run directory {path} cannot be made: {error.strerror}") from error
+    with writable(run, ELSEWHERE):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=is_made)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise UsageError(f"the run directory {path} cannot be made: {error.strerror}") from error
+        try:
+            write_decided(launch, run)
+            make_instances(run, launch.solution.plan)
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)  # the name is free for the next try
+            raise
+    return run
+
+
+def write_decided(launch: Launch, run: RunDirectory) -> None:
+    """Write down what was decided and what will be started."""
     write_whole(run.plan, to_json(launch.solution.plan))
     if launch.job is not None:
         write_whole(run.job, to_yaml(launch.job))
-    shown = Command(tuple(redact(launch.command.argv)), launch.command.env)
-    write_whole(run.command, shown.shell() + "\n")
-    make_instances(run, launch.solution.plan)
-    return run
+        write_whole(run.asked, as_launched.to_json(launch.asked))
+    write_whole(run.command, redacted(launch.command, secret_values(os.environ)).shell() + "\n")
 
 
 def _summary(run: RunDirectory) -> Dict[str, Any]:
     try:
-        summary = json.loads(run.summary.read_text(encoding="utf-8"))
+        summary = parse_json(read_text(run.summary))
     except (OSError, ValueError):
         return {}
     return summary if isinstance(summary, dict) else {}

@@ -1,10 +1,31 @@
 from __future__ import annotations
 
 import os
+import signal
+from typing import Callable
 
+import pytest
+
+from ipulaunch.topology import Batch
 from ipulaunch.workers.threads import use_keras_2
 
 # Before any test imports TensorFlow, as the entry point of a worker does.
 use_keras_2(os.environ)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+# Shells start what runs in their background, and nohup what it starts, with these ignored. The launcher leaves what is
+# ignored alone, so that a test of Ctrl-C would wait in vain.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session")
+def replica_slice() -> Callable[[int, int, int, Batch], slice]:
+    """The invariant in plain arithmetic: where a replica's samples of an accumulation step are in the epoch's order."""
+
+    def positions(update: int, step: int, replica: int, batch: Batch) -> slice:
+        start = update * batch.global_size + (step * batch.replicas + replica) * batch.micro_size
+        return slice(start, start + batch.micro_size)
+
+    return positions

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, List
 
 import pytest
 
@@ -21,8 +19,6 @@ TINY = [
     for text in ("data.side=4", "data.n_train=24", "data.n_valid=5", "model.n_conv_layers=1", "model.conv_size=1")
     for word in ("--set", text)
 ]
-# Long enough to be interrupted, whatever the machine.
-ENDLESS = [*TINY, "--num-epochs", "100000"]
 COSMOFLOW = ["cosmoflow", "--pod", "4", "--num-instances", "2", "--oversubscribe", "--engine", "openmpi"]
 
 
@@ -48,21 +44,6 @@ def living(run: Path) -> List[int]:
     return found
 
 
-@pytest.fixture
-def training(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A run that has made its first updates and would go on for hours."""
-    run = tmp_path / "run"
-    command = [*IPULAUNCH, *COSMOFLOW, "--run-dir", str(run), *ENDLESS]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not any(record["event"] == "update" for record in records(run / "instance-001" / "events.jsonl")):
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-        os.sched_yield()
-    yield process
-    process.kill()
-    process.communicate()
-
-
 def test_a_rehearsal_leaves_a_complete_run(tmp_path: Path) -> None:
     done = ipulaunch(*COSMOFLOW, *TINY, "--run-dir", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -70,8 +51,8 @@ def test_a_rehearsal_leaves_a_complete_run(tmp_path: Path) -> None:
     run = tmp_path / "run"
     # Curves are drawn where matplotlib is.
     assert sorted(path.name for path in run.iterdir() if path.stem != "curves") == [
-        "checkpoints", "command.txt", "engine.txt", "history.csv", "instance-000", "instance-001",
-        "job.yaml", "metrics.jsonl", "plan.json", "summary.json", "tensorboard",
+        "asked.json", "checkpoints", "command.txt", "endings.jsonl", "engine.txt", "history.csv", "instance-000",
+        "instance-001", "job.yaml", "launcher.json", "metrics.jsonl", "plan.json", "summary.json", "tensorboard",
     ]  # fmt: skip
     summary = json.loads((run / "summary.json").read_text())
     assert summary["updates"] == 12 and summary["samples"] == 48
@@ -103,6 +84,11 @@ def test_a_printed_command_pasted_into_a_shell_is_the_same_training(tmp_path: Pa
         return [{**row, "train_s": 0, "samples_per_s": 0} for row in records(path / "metrics.jsonl")]
 
     assert curve(run) == curve(tmp_path / "run")
+    plans = [json.loads((path / "plan.json").read_text()) for path in (run, tmp_path / "run")]
+    assert [plan.pop("system") for plan in plans] == ["4 IPUs", "pod4"]  # nobody has told it of a POD
+    assert plans[0] == plans[1]
+    assert f"{run.name}  cosmoflow  done   12/12" in ipulaunch("ps", cwd=tmp_path).stdout
+    assert "is done: there is nothing to resume" in ipulaunch("resume", run.name, cwd=tmp_path).stderr
 
 
 def test_checkpoints_of_a_pipelined_run_are_evaluated_again(tmp_path: Path) -> None:
@@ -127,29 +113,6 @@ def test_evaluation_without_a_checkpoint_says_that_weights_are_random(tmp_path: 
     done = ipulaunch("mnist", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "warning: there is no checkpoint: random weights are evaluated" in done.stderr
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)], ids=["Ctrl-C", "SIGTERM"])
-def test_a_signal_ends_everything_within_seconds(
-    number: signal.Signals, code: int, training: subprocess.Popen[str], tmp_path: Path
-) -> None:
-    assert len(living(tmp_path / "run")) >= 3
-    start = time.monotonic()
-    training.send_signal(number)
-    _, said = training.communicate(timeout=30)
-    assert training.returncode == code
-    assert living(tmp_path / "run") == []
-    assert time.monotonic() - start < 10
-    assert "stopped on request after update" in said
-
-
-def test_an_instance_that_is_killed_fails_the_job_and_is_named(training: subprocess.Popen[str], tmp_path: Path) -> None:
-    victim = records(tmp_path / "run" / "instance-001" / "events.jsonl")[0]["pid"]
-    os.kill(victim, signal.SIGKILL)
-    _, said = training.communicate(timeout=30)
-    assert training.returncode == 7
-    assert "exit code 7" in said
-    assert living(tmp_path / "run") == []
 
 
 def test_an_epoch_without_a_single_update_is_refused_before_anything_starts(tmp_path: Path) -> None:

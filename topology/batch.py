@@ -1,4 +1,4 @@
-"""Batch arithmetic, and which position of an epoch's order each replica takes.
+"""Batch arithmetic: how many samples a weight update takes, and how they are divided.
 
 With M the micro-batch, R the replicas over all instances and A the accumulation steps, one weight update consumes
 G = M x R x A samples. Position ((a x R) + r) x M + m of an update's samples is sample m of step a on replica r,
@@ -62,7 +62,14 @@ def updates_per_epoch(samples: int, batch: Batch, remainder: str) -> int:
     return updates
 
 
-def replica_slice(update: int, step: int, replica: int, batch: Batch) -> slice:
-    """Positions, in the epoch's order, of the samples of one replica in one accumulation step."""
-    start = update * batch.global_size + (step * batch.replicas + replica) * batch.micro_size
-    return slice(start, start + batch.micro_size)
+def samples_of(updates: range, samples: int, batch: Batch, remainder: str) -> int:
+    """How many samples these updates take, counted from the start of training; what one is padded with is none."""
+    if remainder != "pad":
+        return len(updates) * batch.global_size
+    per_epoch = updates_per_epoch(samples, batch, remainder)
+
+    def before(update: int) -> int:
+        epochs, rest = divmod(update, per_epoch)
+        return epochs * samples + rest * batch.global_size  # only the last update of an epoch is padded
+
+    return before(updates.stop) - before(updates.start)

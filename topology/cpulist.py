@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import Iterable, List, Set, Tuple
 
-_LARGEST_CPU = 1 << 16
+MOST = 1 << 16  # CPUs of a host
 
 
 def parse(text: str) -> Tuple[int, ...]:
     """The CPUs of a list such as `0-3,8`, in ascending order."""
     cpus: Set[int] = set()
+    counted = 0
     for part in text.strip().split(","):
         if not part:
             continue
-        first, dash, last = part.partition("-")
-        low, high = int(first), int(last if dash else first)
-        if not 0 <= low <= high < _LARGEST_CPU:
+        match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part)
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not low <= high < MOST:
             raise ValueError(f"{part!r} is not a range of CPUs")
+        counted += high - low + 1
+        if counted > MOST:  # a long list of long ranges would keep us busy for hours
+            raise ValueError(f"it names more than {MOST} CPUs")
         cpus.update(range(low, high + 1))
     return tuple(sorted(cpus))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.sections import Training
-from ipulaunch.configs.wording import counted
+from ipulaunch.configs.wording import counted, either
 from ipulaunch.topology.batch import Batch, updates_per_epoch
 from ipulaunch.topology.rules import divisors
 
@@ -70,7 +70,7 @@ def host_events(
     epochs: int,
     updates_per_epoch: int,
     logs_per_epoch: Fraction,
-    ckpts_per_epoch: Fraction,
+    ckpts_per_epoch: Optional[Fraction],
     first_ckpt_epoch: int = 0,
 ) -> Tuple[HostEvents, List[str]]:
     """When the host acts, and a warning for each frequency that could not be kept."""
@@ -78,23 +78,21 @@ def host_events(
     if first_ckpt_epoch:
         saved_epochs = f"the {counted(epochs - first_ckpt_epoch, 'epoch')} after epoch {first_ckpt_epoch}"
     log_every, warnings = _period(_LOGS, logs_per_epoch, updates_per_epoch, epochs, all_epochs)
-    checkpoint_every, more = _period(
-        _CHECKPOINTS, ckpts_per_epoch, updates_per_epoch, epochs - first_ckpt_epoch, saved_epochs
-    )
+    more: List[str] = []
+    if ckpts_per_epoch is None:
+        checkpoint_every = _with_logs(log_every, updates_per_epoch, epochs - first_ckpt_epoch)
+    else:
+        checkpoint_every, more = _period(
+            _CHECKPOINTS, ckpts_per_epoch, updates_per_epoch, epochs - first_ckpt_epoch, saved_epochs
+        )
     first_checkpoint = first_ckpt_epoch * updates_per_epoch
-    if not log_every:
-        calls = "" if checkpoint_every else f", after one device call of {epochs * updates_per_epoch} updates"
-        warnings.append(f"0 logs per epoch: metrics are written once, at the end of the training{calls}")
     # gcd(x, 0) is x, so what never happens divides nothing further.
     call = math.gcd(log_every, math.gcd(checkpoint_every, first_checkpoint if checkpoint_every else 0))
-    events = HostEvents(
-        epochs,
-        updates_per_epoch,
-        log_every,
-        checkpoint_every,
-        first_checkpoint,
-        updates_per_call=call or epochs * updates_per_epoch,
-    )
+    call = call or epochs * updates_per_epoch
+    events = HostEvents(epochs, updates_per_epoch, log_every, checkpoint_every, first_checkpoint, updates_per_call=call)
+    if not log_every:
+        calls = f", after one device call of {call} updates" if events.calls == 1 else ""
+        warnings.append(f"0 logs per epoch: metrics are written once, at the end of the training{calls}")
     return events, warnings + more
 
 
@@ -111,11 +109,20 @@ def _period(kind: _Kind, per_epoch: Fraction, updates: int, epochs: int, over: s
     if epochs % period:
         below = max(divisor for divisor in divisors(epochs) if divisor < period)
         above = [divisor for divisor in divisors(epochs) if divisor > period][:1]
-        frequencies = " or ".join(str(Fraction(1, divisor)) for divisor in [below, *above])
+        frequencies = either(Fraction(1, divisor) for divisor in [below, *above])
         raise SettingsError(kind.refusal.format(period=period, epochs=over), hint=f"use {kind.flag} {frequencies}")
     epochs_of_period = "every epoch" if period == 1 else f"every {period} epochs"
     warning = f"{per_epoch} {kind.noun} per epoch are {wanted} epochs apart: using {epochs_of_period}"
     return period * updates, [] if period == wanted else [warning]
+
+
+def _with_logs(log_every: int, updates: int, epochs: int) -> int:
+    """The updates between checkpoints that nobody asked for: an epoch's, or those between logs that are rarer.
+
+    So no checkpoint cuts a device call that the logs leave whole.
+    """
+    longer = log_every or epochs * updates
+    return longer if longer > updates and epochs * updates % longer == 0 else updates
 
 
 def _nearest(wanted: Fraction, numbers: List[int]) -> int:

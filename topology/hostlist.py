@@ -9,7 +9,14 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 from ipulaunch.configs.errors import UsageError
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_LONGEST_NAME = 253  # as DNS has it
 _MOST_HOSTS = 1 << 16
+_MOST_BYTES = 1 << 24  # of a host file
+
+
+def is_name(text: object) -> bool:
+    """Whether this is the name or the address of a host, and not an option, say."""
+    return isinstance(text, str) and len(text) <= _LONGEST_NAME and bool(re.fullmatch(_NAME, text))
 
 
 def parse(text: str) -> Tuple[str, ...]:
@@ -22,7 +29,7 @@ def parse(text: str) -> Tuple[str, ...]:
         if len(hosts) > _MOST_HOSTS:
             raise UsageError(f"the host list {text!r} names more than {_MOST_HOSTS} hosts")
     for host in hosts:
-        if not re.fullmatch(_NAME, host):
+        if not is_name(host):
             raise UsageError(f"{host!r} in the host list {text!r} is not a host name or address")
     return _distinct(hosts, f"the host list {text!r}")
 
@@ -30,14 +37,20 @@ def parse(text: str) -> Tuple[str, ...]:
 def read_file(path: Path) -> Tuple[str, ...]:
     """The hosts of a file: one per line, `#` starts a comment; what MPI writes after the name is ignored."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the host file {path} cannot be read: {error}") from error
+    if len(data) > _MOST_BYTES:
+        raise UsageError(f"the host file {path} is larger than {_MOST_BYTES} bytes", hint="is it a list of hosts?")
     hosts: List[str] = []
-    for line in lines:
+    for line in text.splitlines():
         words = line.split("#")[0].split()
         if words:
             hosts.extend(parse(words[0]))
+        if len(hosts) > _MOST_HOSTS:
+            raise UsageError(f"the host file {path} names more than {_MOST_HOSTS} hosts")
     if not hosts:
         raise UsageError(f"the host file {path} names no host", hint="write one host per line")
     return _distinct(hosts, f"the host file {path}")
@@ -98,9 +111,11 @@ def _expand(part: str, text: str) -> List[str]:
             raise UsageError(f"{part!r} in the host list {text!r} has more than one bracket")
         return [part]
     stem, ranges, tail = match.groups()
+    if len(stem) + len(tail) > _LONGEST_NAME:  # it would be repeated for every number
+        raise UsageError(f"a name of {len(stem) + len(tail)} characters is not that of a host")
     hosts: List[str] = []
     for piece in ranges.split(","):
-        numbers = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", piece)
+        numbers = re.fullmatch(r"\s*([0-9]{1,18})(?:-([0-9]{1,18}))?\s*", piece)
         if not numbers:
             raise UsageError(f"{piece!r} in the host list {text!r} is not a number or a range such as 0-3")
         first, last = numbers.group(1), numbers.group(2) or numbers.group(1)

@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Set, Tuple
 
-from ipulaunch.configs.errors import NotReadyError, PlanError
+from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.pods import HostEntry
-from ipulaunch.topology import cpulist
+from ipulaunch.topology import cgroups, cpulist
+from ipulaunch.topology.cgroups import kernel_text
 
 Core = Tuple[int, ...]  # the hardware threads of one physical core
 
@@ -38,7 +39,7 @@ def discover(name: str, root: Path = Path("/")) -> Host:
     allowed = _allowed_cpus(root)
     nodes = []
     for directory in sorted(root.glob("sys/devices/system/node/node[0-9]*"), key=_index_of):
-        cpus = [cpu for cpu in cpulist.parse(_text(directory / "cpulist") or "") if cpu in allowed]
+        cpus = [cpu for cpu in cpulist.parse(kernel_text(directory / "cpulist") or "") if cpu in allowed]
         if cpus:  # memory-only nodes exist and run nothing
             nodes.append(NumaNode(_index_of(directory), _cores(cpus, root)))
     if not nodes:  # kernels without NUMA support have no node directory
@@ -68,23 +69,22 @@ def parse_layout(text: str) -> HostEntry:
     """The layout in `NODESxCORES`, such as `8x16`."""
     match = re.fullmatch(r"(\d{1,4})x(\d{1,4})", text)
     if not match or 0 in map(int, match.groups()):
-        raise PlanError(f"--host-layout {text!r} is not NODESxCORES", hint="8x16 is 8 NUMA nodes of 16 cores each")
-    return HostEntry(numa_nodes=int(match.group(1)), cores_per_node=int(match.group(2)), threads_per_core=1)
+        raise UsageError(f"--host-layout {text!r} is not NODESxCORES", hint="8x16 is 8 NUMA nodes of 16 cores each")
+    nodes, cores = map(int, match.groups())
+    if nodes * cores > cpulist.MOST:
+        raise UsageError(
+            f"--host-layout {text} is a host of {nodes * cores} cores, and a plan has at most {cpulist.MOST}",
+            hint="8x16 is 8 NUMA nodes of 16 cores each",
+        )
+    return HostEntry(numa_nodes=nodes, cores_per_node=cores, threads_per_core=1)
 
 
 def _index_of(directory: Path) -> int:
     return int(re.sub(r"\D", "", directory.name))
 
 
-def _text(path: Path) -> Optional[str]:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
-
-
 def _allowed_cpus(root: Path) -> Set[int]:
-    status = _text(root / "proc/self/status") or ""
+    status = kernel_text(root / "proc/self/status") or ""
     match = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
     if not match:
         raise NotReadyError("the CPUs this process may use are not in /proc/self/status", hint="ipulaunch needs Linux")
@@ -96,7 +96,7 @@ def _cores(cpus: List[int], root: Path) -> Tuple[Core, ...]:
     seen: Set[int] = set()
     for cpu in cpus:
         if cpu not in seen:
-            siblings = _text(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+            siblings = kernel_text(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
             threads = tuple(t for t in cpulist.parse(siblings or str(cpu)) if t in allowed)
             seen.update(threads)
             cores.append(threads)
@@ -105,28 +105,17 @@ def _cores(cpus: List[int], root: Path) -> Tuple[Core, ...]:
 
 def _quota(root: Path) -> Optional[float]:
     """CPUs' worth of time the cgroups allow: the tightest limit on the way from our group to the root."""
-    limits = []
-    for line in (_text(root / "proc/self/cgroup") or "").splitlines():
-        _, controllers, group = line.split(":", 2)
-        base = root / "sys/fs/cgroup" / ("" if controllers == "" else "cpu")
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        directory = base / group.strip("/")
-        # Inside a container the path is the host's; what is mounted here is our own group.
-        for place in [directory, *directory.parents]:
-            if base == place or base in place.parents:
-                limits.append(_limit(place))
-    found = [limit for limit in limits if limit]
+    found = [limit for limit in map(_limit, cgroups.places("cpu", root)) if limit]
     return min(found) if found else None
 
 
 def _limit(group: Path) -> Optional[float]:
-    maximum = _text(group / "cpu.max")
+    maximum = kernel_text(group / "cpu.max")
     if maximum:
         quota, period = ([*maximum.split(), "100000"])[:2]
     else:
-        quota = _text(group / "cpu.cfs_quota_us") or "-1"
-        period = _text(group / "cpu.cfs_period_us") or "100000"
+        quota = kernel_text(group / "cpu.cfs_quota_us") or "-1"
+        period = kernel_text(group / "cpu.cfs_period_us") or "100000"
     return None if quota in ("max", "-1") else int(quota) / int(period)
 
 

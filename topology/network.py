@@ -41,7 +41,7 @@ def shapes(network: Network) -> Dict[str, Shape]:
         window, left = small.options["window"], found[small.inputs[0]][:-1]
         raise SettingsError(
             f"{small.name} of {network.name} takes windows of {_by(window for _ in left)} from {_by(left)}",
-            hint=f"use --side {_smallest_side(network)} or more, or fewer layers",
+            hint=f"use --side {_smallest_side(network)} or more, or fewer layers: see --n-conv-layers and --model",
         )
     return found
 
@@ -105,11 +105,16 @@ def _padded(layer: Layer, shape: Shape) -> Shape:
     return (*(side + 2 * layer.options["width"] for side in shape[:-1]), shape[-1])
 
 
+def _downsampled(layer: Layer, shape: Shape) -> Shape:
+    return (*(-(-side // 2) for side in shape[:-1]), 2 * shape[-1])
+
+
 _SHAPES: Dict[str, Callable[[Layer, Shape], Shape]] = {
     "conv": _windows,
     "max_pool": _windows,
     "average_pool": _windows,
     "pad": _padded,
+    "downsample": _downsampled,
     "global_average_pool": lambda layer, shape: shape[-1:],
     "flatten": lambda layer, shape: (math.prod(shape),),
     "dense": lambda layer, shape: (layer.options["units"],),
@@ -150,6 +155,7 @@ _PER_OUTPUT = {
     "normalise": 2,
     "density": 2,
     "pad": 0,
+    "downsample": 0,
     "batch_norm": 7,
     "group_norm": 7,
     "activation": 1,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, NamedTuple, Tuple
+import re
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import PlanError
+from ipulaunch.configs.untrusted import MOST, parse_json
 from ipulaunch.configs.wording import counted
-from ipulaunch.topology import cpulist
+from ipulaunch.topology import cpulist, hostlist
 from ipulaunch.topology.batch import Batch
 
 _FORMAT = 1
+_NAME = r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}"  # of workloads and systems
+_MOST_NUMA_NODES = 1024  # what Linux can have
+_MOST_CPUS = 1 << 22  # of all instances together
 
 
 class Placement(NamedTuple):
@@ -77,22 +82,30 @@ def to_json(plan: Plan) -> str:
 def from_json(text: str) -> Plan:
     """The plan in a text; anything but a complete plan is refused."""
     try:
-        data: Dict[str, Any] = json.loads(text)
+        if len(text) > MOST:
+            raise ValueError(f"it is longer than {MOST} characters")
+        data: Dict[str, Any] = parse_json(text)
         if data.pop("format") != _FORMAT:
             raise ValueError(f"its format is not {_FORMAT}")
-        placements = tuple(_placement(item) for item in data.pop("placements"))
+        placements = _placements(data.pop("placements"))
         plan = Plan(batch=Batch(**data.pop("batch")), placements=placements, **data)
         _verify(plan)
         return plan
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise PlanError(f"this is not a plan: {error}", hint="make one with ipulaunch plan --json") from error
 
 
-def _placement(item: Dict[str, Any]) -> Placement:
-    item["numa_nodes"] = tuple(item["numa_nodes"])
-    if not cpulist.parse(item["cpus"]):
-        raise ValueError("an instance has no CPUs")
-    return Placement(**item)
+def _placements(items: List[Dict[str, Any]]) -> Tuple[Placement, ...]:
+    found: List[Placement] = []
+    cpus = 0
+    for item in items:
+        own = len(cpulist.parse(item["cpus"]))
+        cpus += own
+        if not own or cpus > _MOST_CPUS:
+            raise ValueError("an instance has no CPUs" if not own else f"it names more than {_MOST_CPUS} CPUs")
+        item["numa_nodes"] = tuple(item["numa_nodes"])
+        found.append(Placement(**item))
+    return tuple(found)
 
 
 def _verify(plan: Plan) -> None:
@@ -103,14 +116,21 @@ def _verify(plan: Plan) -> None:
         raise ValueError(f"{plan.replicas} replicas are not divided evenly among {plan.instances} instances")
     if plan.batch.replicas != plan.replicas:
         raise ValueError(f"the batch counts {plan.batch.replicas} replicas, the plan {plan.replicas}")
-    texts = [plan.workload, plan.system, *(placement.host for placement in plan.placements)]
-    if any(not isinstance(text, str) or not text for text in texts) or type(plan.oversubscribed) is not bool:
-        raise ValueError("its names are not text, or it does not say whether cores are shared")
+    if not all(re.fullmatch(_NAME, text) for text in (plan.workload, plan.system)):
+        raise ValueError("its workload or its system is not a name")
+    # They become arguments of ssh, to which `-oProxyCommand=...` would be an option and not a host.
+    if not all(hostlist.is_name(placement.host) for placement in plan.placements):
+        raise ValueError("its hosts are not names or addresses")
+    if type(plan.oversubscribed) is not bool:
+        raise ValueError("it does not say whether cores are shared")
     local: Dict[str, int] = {}
     for index, placement in enumerate(plan.placements):
         at = local[placement.host] = local.get(placement.host, -1) + 1
         place = (placement.instance, placement.local_index, placement.first_replica)
         if place != (index, at, index * plan.replicas_per_instance):
             raise ValueError(f"instance {index} is not in its place")
-        if any(type(number) is not int for number in (placement.cores, *placement.numa_nodes)) or placement.cores < 1:
+        numbers = (placement.cores, *placement.numa_nodes)
+        if any(type(number) is not int for number in numbers) or placement.cores < 1:
             raise ValueError(f"the cores or NUMA nodes of instance {index} are not numbers")
+        if not all(0 <= node < _MOST_NUMA_NODES for node in placement.numa_nodes):
+            raise ValueError(f"the NUMA nodes of instance {index} are not from 0 to {_MOST_NUMA_NODES - 1}")

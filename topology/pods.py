@@ -9,6 +9,12 @@ from ipulaunch.configs.pods import Catalogue
 from ipulaunch.configs.wording import counted
 
 IPUS_PER_ILD = 64
+_MOST_IPUS = 1 << 16  # far beyond any POD; what can be read back of a plan has as many instances
+
+
+def usual_ilds(ipus: int) -> int:
+    """The IPU-Link domains that so many IPUs are in."""
+    return max(1, ipus // IPUS_PER_ILD)
 
 
 class System(NamedTuple):
@@ -16,9 +22,12 @@ class System(NamedTuple):
 
     name: str
     ipus: int
-    ilds: int
     hosts: int
     max_hosts: Optional[int]  # None where no build guide sets a limit
+
+    def hosts_of(self, ipus: int) -> int:
+        """The hosts that come with a part of it."""
+        return max(1, self.hosts * min(ipus, self.ipus) // self.ipus)
 
 
 def find(pod: str, catalogue: Catalogue) -> System:
@@ -29,13 +38,14 @@ def find(pod: str, catalogue: Catalogue) -> System:
     entry = catalogue.pods.get(name)
     if entry is None:
         raise PlanError(f"there is no POD {pod}", hint=_nearest(pod, catalogue))
-    return System(name, entry.ipus, entry.ilds, entry.hosts, entry.max_hosts)
+    return System(name, entry.ipus, entry.hosts, entry.max_hosts)
 
 
 def of_size(ipus: int) -> System:
     """A system outside the catalogue, told by its number of IPUs."""
-    ilds = max(1, ipus // IPUS_PER_ILD)
-    return System(counted(ipus, "IPU"), ipus, ilds, ilds, None)
+    if ipus > _MOST_IPUS:
+        raise PlanError(f"{ipus} IPUs, and a plan has at most {_MOST_IPUS}", hint=f"use --ipus {_MOST_IPUS} or fewer")
+    return System(counted(ipus, "IPU"), ipus, usual_ilds(ipus), None)
 
 
 def _nearest(pod: str, catalogue: Catalogue) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import PlanError
-from ipulaunch.configs.wording import counted
+from ipulaunch.configs.wording import counted, either
 from ipulaunch.topology import placement, rules
 from ipulaunch.topology.batch import make_batch
 from ipulaunch.topology.hosts import Host, NumaNode
 from ipulaunch.topology.plan import Placement, Plan
-from ipulaunch.topology.pods import IPUS_PER_ILD, System
+from ipulaunch.topology.pods import IPUS_PER_ILD, System, usual_ilds
 
 COMPUTED = "computed"
 
@@ -33,6 +33,7 @@ class Request(NamedTuple):
     global_batch_size: Optional[int] = None
     oversubscribe: bool = False
     is_rehearsal: bool = False
+    has_stages: bool = False  # of a pipeline, which the IPUs per replica follow from
     origins: Mapping[str, str] = {}  # where the wishes came from, by their names here
 
 
@@ -66,6 +67,7 @@ def solve(request: Request) -> Solution:
     _refuse_nothing(request)
     replicas, why_replicas = _replicas(request)
     ilds, why_ilds = _ilds(request, replicas)
+    rules.refuse(_numbers(request, replicas, request.instances or 1, ilds), rules.SIZES)
     default, why_default, rejected = _default_instances(request, replicas, ilds)
     instances = request.instances if request.instances is not None else default
     if instances is None:  # the default policy found none, and says why
@@ -124,18 +126,24 @@ def _decided(request: Request, name: str, value: int, why: str) -> Decision:
 
 
 def _numbers(request: Request, replicas: int, instances: int, ilds: int) -> rules.Numbers:
+    asked = {"replicas": request.replicas, "instances": request.instances, "ilds": request.ilds}
+    # A system that was made for the replicas sets them no limit.
+    is_made = request.origins.get("ipus") == COMPUTED
     return rules.Numbers(
         replicas=replicas,
         instances=instances,
         ipus_per_replica=request.ipus_per_replica,
         hosts=len(request.hosts),
         ilds=ilds,
-        system_ipus=request.ipus or request.system.ipus,
+        system_ipus=None if is_made else request.ipus or request.system.ipus,
+        pod_ipus=None if request.system.max_hosts is None else request.system.ipus,
         numa_nodes_per_host=min(len(host.nodes) for host in request.hosts),
         cores_per_host=None if request.oversubscribe else min(host.cores for host in request.hosts),
         min_cores_per_instance=request.min_cores_per_instance,
         io_bound=request.io_bound,
         is_rehearsal=request.is_rehearsal,
+        has_stages=request.has_stages,
+        free=tuple(name for name, value in asked.items() if value is None),
     )
 
 
@@ -147,17 +155,8 @@ def _replicas(request: Request) -> Tuple[int, str]:
             hint=f"use --ipus {request.system.ipus} or fewer, or a larger POD",
         )
     if request.replicas is not None:
-        if request.replicas * depth > ipus:
-            rules.refuse(rules.Numbers(request.replicas, 1, depth, system_ipus=ipus))
         return request.replicas, f"{request.replicas * depth} of {counted(ipus, 'IPU')}"
-    if depth not in rules.IPUS_PER_REPLICA:
-        rules.refuse(rules.Numbers(replicas=1, instances=1, ipus_per_replica=depth))
-    if depth > ipus:
-        raise PlanError(
-            f"{counted(ipus, 'IPU')} cannot hold a replica of {depth} IPUs (R4)",
-            hint=f"use --ipus-per-replica {ipus} or fewer, or a larger POD",
-        )
-    return ipus // depth, f"{counted(ipus, 'IPU')} / {depth} per replica"
+    return max(1, ipus // max(1, depth)), f"{counted(ipus, 'IPU')} / {depth} per replica"
 
 
 def _ilds(request: Request, replicas: int) -> Tuple[int, str]:
@@ -166,7 +165,7 @@ def _ilds(request: Request, replicas: int) -> Tuple[int, str]:
     if request.is_rehearsal:
         return 1, "a rehearsal on CPUs has no IPU-Link domains"
     ipus = replicas * request.ipus_per_replica
-    return max(1, ipus // IPUS_PER_ILD), f"{counted(ipus, 'IPU')}, at most {IPUS_PER_ILD} in a domain"
+    return usual_ilds(ipus), f"{counted(ipus, 'IPU')}, at most {IPUS_PER_ILD} in a domain"
 
 
 def _default_instances(request: Request, replicas: int, ilds: int) -> Tuple[Optional[int], str, List[Rejected]]:
@@ -214,9 +213,7 @@ def _too_many(request: Request, per_host: int, cores: int, nodes: int) -> str:
 
 def _no_instances_hint(request: Request, replicas: int, ilds: int) -> str:
     legal = [count for count in rules.divisors(replicas) if count % ilds == 0]
-    return (
-        f"use {' or '.join(map(str, legal[:4]))} hosts, or other replicas" if legal else f"use at least {ilds} replicas"
-    )
+    return f"use {either(legal[:4])} hosts, or other replicas" if legal else f"use at least {ilds} replicas"
 
 
 def _why_hosts(request: Request) -> str:

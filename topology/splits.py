@@ -15,7 +15,7 @@ _Cuts = Tuple[float, int, Tuple[int, ...]]  # the sum of squares, the sum of wid
 
 
 class Suggestion(NamedTuple):
-    """A division into stages: the last layer of each but the last, and what the stages cost."""
+    """A division into stages: the first layer of each but the first, and what the stages cost."""
 
     splits: Tuple[str, ...]
     costs: Tuple[Cost, ...]  # of a micro-batch, forward and backward
@@ -23,12 +23,15 @@ class Suggestion(NamedTuple):
 
 
 def split_points(network: Network) -> Tuple[str, ...]:
-    """The layers that can end a stage: weights come before them, and what follows reads nothing but their output."""
+    """The layers that can begin a stage: weights come before them, and one output is all that they and the rest read.
+
+    A split names the layer that begins the next stage, as in Graphcore's application, whose presets give them.
+    """
     crossing = _crossing(network)
-    learns = itertools.accumulate((layer.kind in _WITH_WEIGHTS for layer in network.layers), max)
+    learnt_before = itertools.accumulate((layer.kind in _WITH_WEIGHTS for layer in network.layers), max)
     return tuple(
         layer.name
-        for layer, has_weights in zip(network.layers, learns)
+        for layer, has_weights in zip(network.layers[1:], learnt_before)
         if has_weights and len(crossing[layer.name]) == 1
     )
 
@@ -36,16 +39,13 @@ def split_points(network: Network) -> Tuple[str, ...]:
 def check_splits(network: Network, splits: Sequence[str]) -> None:
     """Refuse splits that do not divide the network into stages in a row."""
     points, crossing = split_points(network), _crossing(network)
-    legal = f"legal splits: {_folded(network, points)}"
+    legal = f"legal splits: {_folded(points)}"
     for name in splits:
         if name not in crossing:
-            guess = near_miss(name, points)
-            hint = f"{guess} {legal}" if guess.startswith("did you mean") else legal
-            raise SettingsError(f"{network.name} has no layer {name} to split after", hint=hint)
+            hint = " ".join([*_meant(name, points), legal])
+            raise SettingsError(f"{network.name} has no layer {name} to split before", hint=hint)
         if name not in points:
-            raise SettingsError(
-                f"{network.name} cannot be split after {name}: {_reason(network, crossing[name])}", hint=legal
-            )
+            raise SettingsError(f"{network.name} cannot be split before {name}: {_reason(crossing[name])}", hint=legal)
         if splits.count(name) > 1:
             raise SettingsError(f"the split {name} is given {splits.count(name)} times", hint="give it once")
     for first, second in zip(splits, splits[1:]):
@@ -57,11 +57,16 @@ def check_splits(network: Network, splits: Sequence[str]) -> None:
 
 
 def stages_of(network: Network, splits: Sequence[str]) -> Tuple[Tuple[Layer, ...], ...]:
-    """The layers of each stage; a split is the last layer of its stage."""
+    """The layers of each stage."""
     check_splits(network, splits)
     order = [layer.name for layer in network.layers]
-    edges = [0, *(order.index(name) + 1 for name in splits), len(order)]
+    edges = [0, *(order.index(name) for name in splits), len(order)]
     return tuple(network.layers[start:end] for start, end in zip(edges, edges[1:]))
+
+
+def stage_ends(network: Network, splits: Sequence[str]) -> Tuple[str, ...]:
+    """The last layer of each stage but the last: the one that is read across the border."""
+    return tuple(stage[-1].name for stage in stages_of(network, splits)[:-1])
 
 
 def stage_costs(network: Network, splits: Sequence[str], micro_size: int) -> Tuple[Cost, ...]:
@@ -86,7 +91,7 @@ def suggest_splits(network: Network, stages: int, micro_size: int, by: str = "fl
     points = finished if stages <= len(finished) + 1 else points
     pieces = [getattr(cost, by) for cost in stage_costs(network, points, micro_size)]
     found = shapes(network)
-    widths = [math.prod(found[name]) for name in points]
+    widths = [math.prod(found[name]) for name in stage_ends(network, points)]
     splits = tuple(points[at] for at in _most_even(pieces, widths, stages, _least_largest(pieces, stages)))
     result = stage_costs(network, splits, micro_size)
     return Suggestion(splits, result, balance(result, by))
@@ -110,35 +115,48 @@ def efficiency(accumulation: int, stages: int, schedule: str, devices: Optional[
 
 
 def _crossing(network: Network) -> Dict[str, Tuple[str, ...]]:
-    """For each layer, the outputs of it and the layers before it that layers behind it read."""
+    """For each layer, the outputs of the layers before it that it and the layers behind it read."""
     last_read = {name: position for position, layer in enumerate(network.layers) for name in layer.inputs}
     found: Dict[str, Tuple[str, ...]] = {}
     alive: List[str] = []
     for position, layer in enumerate(network.layers):
-        alive = [name for name in (*alive, layer.name) if last_read.get(name, -1) > position]
+        alive = [name for name in alive if last_read.get(name, -1) >= position]
         found[layer.name] = tuple(alive)
+        alive.append(layer.name)
     return found
 
 
-def _reason(network: Network, crossed: Sequence[str]) -> str:
+def _meant(name: str, points: Sequence[str]) -> List[str]:
+    """The point that was most likely meant, if any is near: rather one that begins in the same way."""
+    shared = [_shared_beginning(name.lower(), point.lower()) for point in points]
+    alike = [point for point, length in zip(points, shared) if length == max(shared)]
+    guesses = (near_miss(name, some) for some in (alike, points))
+    return [guess for guess in guesses if guess.startswith("did you mean")][:1]
+
+
+def _shared_beginning(one: str, other: str) -> int:
+    """How many letters two names begin with together."""
+    return len(list(itertools.takewhile(lambda letters: letters[0] == letters[1], zip(one, other))))
+
+
+def _reason(crossed: Sequence[str]) -> str:
     if len(crossed) > 1:
         return f"{len(crossed)} outputs cross there: {', '.join(crossed)}"
-    return "the first stage would have no weights" if crossed else "it is the last layer"
+    return "the first stage would have no weights"
 
 
 def _finished(network: Network, points: Sequence[str]) -> Tuple[str, ...]:
-    """The points that no activation follows."""
+    """The points that do not part an activation from what it reads."""
     unfinished = {layer.inputs[0] for layer in network.layers if layer.kind == "activation"}
-    return tuple(name for name in points if name not in unfinished)
+    return tuple(name for name, end in zip(points, stage_ends(network, points)) if end not in unfinished)
 
 
-def _folded(network: Network, points: Sequence[str]) -> str:
-    """The points in few words, ends of residual blocks first: conv2_block1..3_out stands for three."""
-    kinds = {layer.name: layer.kind for layer in network.layers}
-    ends = {layer.name for layer in network.layers if layer.kind == "activation" and kinds[layer.inputs[0]] == "add"}
+def _folded(points: Sequence[str]) -> str:
+    """The points in few words, in the order of the network: conv2_block1..3_out stands for three."""
     groups: Dict[Tuple[str, str], List[str]] = {}
-    for name in sorted(points, key=lambda name: name not in ends):
-        before, number, after = re.fullmatch(r"(.*?)(\d*)(\D*)", name).groups()  # type: ignore[union-attr]
+    for name in points:
+        found = re.fullmatch(r"(.*block)(\d+)(.*)", name) or re.fullmatch(r"(.*?)(\d*)(\D*)", name)
+        before, number, after = found.groups()  # type: ignore[union-attr]
         groups.setdefault((before, after), []).append(number)
     return ", ".join(
         f"{before}{numbers[0]}{'..' + numbers[-1] if len(numbers) > 1 else ''}{after}"

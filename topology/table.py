@@ -9,9 +9,14 @@ from ipulaunch.topology.plan import Plan
 _LABEL_WIDTH = 11
 
 
+def columns(plan: Plan) -> int:
+    """How wide the table is."""
+    return _LABEL_WIDTH + plan.replicas * (_cell(plan) + 1) + 2
+
+
 def draw(plan: Plan) -> str:
     """The table `poprun --print-topology=yes` prints for this plan."""
-    cell = len(str(plan.replicas - 1)) + 2
+    cell = _cell(plan)
     width = plan.replicas * (cell + 1) - 1
     full = _LABEL_WIDTH + 1 + width
     rows = [
@@ -23,6 +28,10 @@ def draw(plan: Plan) -> str:
     rule = f"|{'-' * _LABEL_WIDTH}|{'-' * width}|"
     lines = [" " + "=" * full, f"|{_centre('poprun topology', full)}|", f"|{'=' * full}|"]
     return "\n".join([*lines, f"\n{rule}\n".join(rows), " " + "-" * full])
+
+
+def _cell(plan: Plan) -> int:
+    return len(str(plan.replicas - 1)) + 2
 
 
 def _span(width: int, parts: int) -> int:

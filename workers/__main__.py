@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import signal
@@ -14,27 +15,33 @@ from typing import Callable, List, NoReturn, Optional, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, NotReadyError, StoppedError
 from ipulaunch.configs.job import Job, from_yaml, to_yaml
+from ipulaunch.configs.paths import with_whole_paths
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
 from ipulaunch.configs.tree import assignment
+from ipulaunch.configs.untrusted import read_text
 from ipulaunch.configs.workloads import WORKLOADS, resolve
 from ipulaunch.topology import cpulist, popdist
 from ipulaunch.topology.batch import Batch, make_batch
-from ipulaunch.topology.plan import Plan, from_json
+from ipulaunch.topology.plan import Plan, from_json, to_json
 from ipulaunch.workers.backends.ipu_environment import flags
 from ipulaunch.workers.binding import Binding, bind, bind_share
 from ipulaunch.workers.heartbeat import Heartbeat
 from ipulaunch.workers.lifetime import end_with_parent
+from ipulaunch.workers.own_plan import own_plan
 from ipulaunch.workers.records import UNEXPECTED, Records
 from ipulaunch.workers.threads import read_back, size_pools
 
 
 def main() -> NoReturn:
     arguments = _arguments(sys.argv[1:])
+    place: Optional[popdist.Place] = None
     records: Optional[Records] = None
     end_with_parent()
     try:
         place = popdist.read_place(os.environ)
         run, plan, job = _read_run(arguments.run_dir) if arguments.run_dir else (None, None, _job(arguments))
+        if run is not None:  # now: where the others cannot be reached, MPI waits for them as long as it takes to start
+            records = _show_life(run, place, job)
         batch = _planned_batch(plan, place) if plan else _batch(job, place)
         binding = _bind(plan, place, job.backend)
         threads = size_pools(binding.cores, job, os.environ)
@@ -42,13 +49,16 @@ def main() -> NoReturn:
             os.environ.update(flags(job.settings, os.environ))
 
         from ipulaunch.workers.backends.choice import make_backend, make_devices, stack
+        from ipulaunch.workers.collective import texts_of
 
         threads = read_back(threads)
         make_devices(job)
         backend = make_backend(job, batch, place)
-        run = run or _make_run(job, place, backend.collective.first)
+        if run is None:
+            plan = own_plan(job, batch, place, binding, lambda text: texts_of(backend.collective, text))
+            run = _make_run(job, plan, place, backend.collective.first)
         backend.reports = run.profile(place.instance)
-        records = Records(run, place.instance)
+        records = records or _show_life(run, place, job)
         records.event(
             "started",
             host=platform.node(),
@@ -64,9 +74,6 @@ def main() -> NoReturn:
         from ipulaunch.workers.stopping import StopRequest
         from ipulaunch.workers.work import carry_out
 
-        heartbeat = Heartbeat(run.heartbeat(place.instance), job.settings.survival.stall_timeout_s)
-        heartbeat.start()
-        records.on_event = heartbeat.progress
         stop = StopRequest(run, place, backend.collective)
         stop.listen(*(signal.Signals[f"SIG{name}"] for name in job.settings.survival.stop_signals))
         instance = Instance(job, batch, place, backend, run, records, threads.data, stop)
@@ -80,10 +87,11 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - the edge of the program: whatever it was becomes a record
-        if records is None and arguments.run_dir:
-            records = Records(RunDirectory(Path(arguments.run_dir)), popdist.read_place(os.environ).instance)
-        if records is not None:
-            records.error(error)
+        with contextlib.suppress(OSError, MemoryError):  # nowhere to write it to; the log will have it
+            if records is None and arguments.run_dir and place is not None:
+                records = Records(RunDirectory(Path(arguments.run_dir)), place.instance)
+            if records is not None:
+                records.error(error)
         code = _report(error)
     _leave(code)
 
@@ -107,8 +115,8 @@ def _arguments(argv: List[str]) -> argparse.Namespace:
 def _read_run(path: str) -> Tuple[RunDirectory, Plan, Job]:
     run = RunDirectory(Path(path))
     try:
-        plan = from_json(run.plan.read_text(encoding="utf-8"))
-        job = from_yaml(run.job.read_text(encoding="utf-8"), str(run.job))
+        plan = from_json(read_text(run.plan))
+        job = from_yaml(read_text(run.job), str(run.job))
     except OSError as error:
         hint = "every host must see the run directory under this path; see --run-dir of ipulaunch"
         raise NotReadyError(f"the run directory cannot be read: {error}", hint=hint) from error
@@ -136,7 +144,9 @@ def _bind(plan: Optional[Plan], place: popdist.Place, backend: str) -> Binding:
 def _job(arguments: argparse.Namespace) -> Job:
     overrides = [assignment(text, "--set") for text in arguments.assignments]
     resolved = resolve(arguments.workload, rehearsal=arguments.rehearsal, config=arguments.config, overrides=overrides)
-    return Job(arguments.workload, arguments.backend, resolved.settings)
+    for note in resolved.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return Job(arguments.workload, arguments.backend, with_whole_paths(resolved.settings))
 
 
 def _batch(job: Job, place: popdist.Place) -> Batch:
@@ -149,15 +159,25 @@ def _batch(job: Job, place: popdist.Place) -> Batch:
     return batch
 
 
-def _make_run(job: Job, place: popdist.Place, agree: Callable[[str], str]) -> RunDirectory:
+def _make_run(job: Job, plan: Plan, place: popdist.Place, agree: Callable[[str], str]) -> RunDirectory:
     """The run directory of a line that was pasted: instance 0 makes it, all use it."""
     run = RunDirectory(Path(agree(f"runs/{job.workload}-{time.strftime('%Y%m%d-%H%M%S')}")))
     if place.instance == 0:
         run.path.mkdir(parents=True, mode=0o700)
+        write_whole(run.plan, to_json(plan))
         write_whole(run.job, to_yaml(job))
         print(f"run directory: {run.path}", flush=True)
     agree("made")  # nobody writes before it is there
     return run
+
+
+def _show_life(run: RunDirectory, place: popdist.Place, job: Job) -> Records:
+    """The records of this instance, which show that it lives from now on."""
+    records = Records(run, place.instance)
+    heartbeat = Heartbeat(records, job.settings.survival.stall_timeout_s)
+    heartbeat.start()
+    records.on_event = heartbeat.progress
+    return records
 
 
 def _report(error: BaseException) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ipulaunch.configs.errors import IpulaunchError
+from ipulaunch.configs.errors import IpulaunchError, UsageError
 from ipulaunch.topology import popdist
 from ipulaunch.workers.binding import bind_share
 from ipulaunch.workers.lifetime import end_with_parent
@@ -15,10 +15,13 @@ def main() -> None:
     program = sys.argv[1:]
     end_with_parent()
     try:
+        if not program:
+            raise UsageError("no program is named", hint="python -m ipulaunch.workers.bound PROGRAM ...")
         place = popdist.read_place(os.environ)
         binding = bind_share(place.local_index, place.local_instances)
     except IpulaunchError as error:
-        sys.exit(f"error: {error.message}\nhint: {error.hint}")
+        sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+        sys.exit(error.exit_code)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # mpirun would keep instance 0 waiting for input that never comes
     os.environ.setdefault("OMP_NUM_THREADS", str(binding.cores))
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, List, Protocol
 
 import numpy as np
 
@@ -10,11 +10,27 @@ from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.topology.popdist import Place
 
 
+class Collective(Protocol):
+    """What all instances do together, in the same order."""
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        """The element-wise sum over all instances, the same on each."""
+
+    def rows(self, values: np.ndarray) -> np.ndarray:
+        """What each instance gives, one row each; all give as many values."""
+
+    def first(self, text: str) -> str:
+        """The text that instance 0 gives, on all."""
+
+
 class Alone:
     """The collective of a single instance."""
 
     def sum(self, values: np.ndarray) -> np.ndarray:
         return values
+
+    def rows(self, values: np.ndarray) -> np.ndarray:
+        return values[np.newaxis]
 
     def first(self, text: str) -> str:
         return text
@@ -46,6 +62,12 @@ class OverMpi:
             distance *= 2
         return total
 
+    def rows(self, values: np.ndarray) -> np.ndarray:
+        """What each instance gives, one row each; all give as many values."""
+        found = np.empty((self.communicator.Get_size(), *values.shape), values.dtype)
+        self.communicator.Allgather(np.ascontiguousarray(values), found)
+        return found
+
     def first(self, text: str) -> str:
         """The text that instance 0 gives, on all."""
         data = text.encode()
@@ -55,7 +77,15 @@ class OverMpi:
         return buffer.decode()
 
 
-def join(place: Place) -> Any:
+def texts_of(collective: Collective, text: str) -> List[str]:
+    """The texts that all instances give, on all."""
+    data = np.frombuffer(text.encode(), np.uint8)
+    lengths = collective.rows(np.array([len(data)]))[:, 0]
+    rows = collective.rows(np.pad(data, (0, lengths.max() - len(data))))
+    return [row[:length].tobytes().decode() for row, length in zip(rows, lengths)]
+
+
+def join(place: Place) -> Collective:
     """The collective of this instance's run."""
     if place.instances == 1:
         return Alone()

@@ -11,6 +11,7 @@ from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.data_pipeline.normalise import as_sent
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
+from ipulaunch.workers.backends.interface import Backend
 from ipulaunch.workers.records import Records
 from ipulaunch.workers.stopping import StopRequest
 
@@ -21,7 +22,7 @@ class Instance(NamedTuple):
     job: Job
     batch: Batch
     place: Place
-    backend: Any
+    backend: Backend[Any]
     run: RunDirectory
     records: Records
     threads: int  # of the input pipeline
@@ -34,4 +35,4 @@ class Instance(NamedTuple):
 
     def sent(self, stream: tf.data.Dataset) -> tf.data.Dataset:
         """A stream with its inputs as they leave the host."""
-        return as_sent(stream, self.job.settings)
+        return as_sent(stream, self.job.settings, self.threads)

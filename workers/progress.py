@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Mapping
 
 import tensorflow as tf
 
-from ipulaunch.configs.errors import JobError, StoppedError
+from ipulaunch.configs.errors import DataError, JobError, StoppedError
+from ipulaunch.topology.batch import samples_of
 from ipulaunch.topology.host_events import HostEvents
 from ipulaunch.workers.instance import Instance
 
@@ -24,25 +25,43 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         events: HostEvents,
         log: Callable[[Dict[str, Any]], None],
         save: Callable[[Progress], None],
+        samples: int,
     ) -> None:
         super().__init__()
-        self.at, self.events, self.log, self.save = at, events, log, save
+        self.at, self.events, self.log, self.save, self.samples = at, events, log, save, samples
         self.updates = 0
-        self.call_updates, self.train_s, self.lap = 0, 0.0, 0.0
+        self.call_updates, self.here_s, self.lap = 0, 0.0, 0.0
+        self.earlier_s = 0.0  # of the training that this one continues
         self.warm_updates, self.warm_s = 0, 0.0  # without the first call, which compiles
         self.last_event = 0.0
         self.metrics: Dict[str, float] = {}
         self.sums: Dict[str, float] = {}  # since the last log
-        self.summed = 0
+        self.summed = 0.0  # updates, of which one that was padded counts in part
 
     @property
-    def since_log(self) -> Dict[str, Any]:
-        """What a resumed training needs to write the same next log."""
-        return {"updates": self.summed, "sums": dict(self.sums)}
+    def facts(self) -> Dict[str, Any]:
+        """What a resumed training needs to write the same next log, and to end with the same last one."""
+        since_log = {"updates": self.summed, "sums": dict(self.sums), "logged": dict(self.metrics)}
+        return {"since_log": since_log, "train_s": self.train_s}
 
-    def continue_from(self, update: int, since_log: Dict[str, Any]) -> None:
-        self.updates, self.summed = update, int(since_log["updates"])
-        self.sums = {name: float(value) for name, value in since_log["sums"].items()}
+    @property
+    def train_s(self) -> float:
+        """The seconds that all updates took, those of earlier processes among them."""
+        return self.earlier_s + self.here_s
+
+    def samples_in(self, updates: range) -> int:
+        return samples_of(updates, self.samples, self.at.batch, self.at.job.settings.training.remainder)
+
+    def continue_from(self, path: str, update: int, facts: Mapping[str, Any]) -> None:
+        """Go on at the update of a checkpoint; not all tell how long they took to train."""
+        try:
+            since_log = facts["since_log"]
+            self.updates, self.summed = update, float(since_log["updates"])
+            self.earlier_s = float(facts.get("train_s", 0.0))
+            self.sums = {name: float(value) for name, value in since_log["sums"].items()}
+            self.metrics = {name: float(value) for name, value in since_log.get("logged", {}).items()}
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise DataError(f"{path} does not say what was summed since the last log: {error!r}") from error
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.call_updates, self.lap = 0, time.perf_counter()
@@ -51,14 +70,17 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         now = time.perf_counter()
         new = (step + 1) // self.at.backend.steps_per_update - self.call_updates  # since the last return to the host
         seconds = now - self.lap
-        if self.train_s:
+        if self.here_s:
             self.warm_updates, self.warm_s = self.warm_updates + new, self.warm_s + seconds
+        filled = self.samples_in(range(self.updates, self.updates + new)) / self.at.batch.global_size
         self.updates, self.call_updates = self.updates + new, self.call_updates + new
-        self.train_s += seconds
-        values = {name: float(value) for name, value in (logs or {}).items()}
+        self.here_s += seconds
+        # Samples of weight 0 add nothing to what was measured, and are counted in its mean.
+        values = {name: float(value) * new / filled for name, value in (logs or {}).items()}
+        self._require_finite(values)
         for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value * new
-        self.summed += new
+            self.sums[name] = self.sums.get(name, 0.0) + value * filled
+        self.summed += filled
         if now - self.last_event >= _EVENT_INTERVAL_S:
             self.last_event = now
             self.at.records.event("update", update=self.updates, samples_per_s=self.rate(), **values)
@@ -73,16 +95,19 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
             raise StoppedError(f"stopped on request after update {self.updates}, with a checkpoint")
         self.lap = time.perf_counter()
 
+    def _require_finite(self, values: Dict[str, float]) -> None:
+        """A training whose loss is no number has nothing left to learn, to log or to keep."""
+        if not all(map(math.isfinite, values.values())):
+            raise JobError(
+                f"the loss is not finite any more after update {self.updates}: {values}",
+                hint="lower the learning rate, or raise the precision; then resume, or start again",
+            )
+
     def _log(self) -> None:
         means = {name: total / self.summed for name, total in self.sums.items()}
-        if not all(map(math.isfinite, means.values())):
-            raise JobError(
-                f"the loss is not finite any more after update {self.updates}: {means}",
-                hint="lower the learning rate; the last good state is the newest checkpoint",
-            )
-        self.metrics, self.sums, self.summed = means, {}, 0
+        self.metrics, self.sums, self.summed = means, {}, 0.0
         row = {"update": self.updates, "epoch": self.epoch, **means}
-        self.at.records.event("log", samples_per_s=self.rate(), **row)
+        self.at.records.event("log", epochs=self.events.epochs, samples_per_s=self.rate(), **row)
         self.log({**row, "samples_per_s": self.rate(), "train_s": self.train_s})
 
     @property
@@ -95,5 +120,5 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         """Samples per second of this instance's own replicas, compilation apart."""
         updates, seconds = self.warm_updates, self.warm_s
         if not updates:  # there was only the call that compiles
-            updates, seconds = self.call_updates, self.train_s
+            updates, seconds = self.call_updates, self.here_s
         return updates * self.at.batch.global_size / self.at.place.instances / seconds if seconds else 0.0

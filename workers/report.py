@@ -10,7 +10,9 @@ _ASIDE = ("update", "epoch", "checkpoint", "samples_per_s", "train_s", "learning
 
 
 def draw_curves(run: RunDirectory, rows: List[Dict[str, Any]]) -> None:
-    """Learning curves and throughput, as curves.png and curves.svg; nothing without matplotlib."""
+    """Learning curves and throughput, as curves.png and curves.svg; nothing without rows, or without matplotlib."""
+    if not rows:
+        return
     try:
         import matplotlib
     except ImportError:

@@ -45,12 +45,11 @@ class RateOverTime(tf.keras.optimizers.schedules.LearningRateSchedule):  # type:
         if not self.warmup:
             return self._shape(position)
         if self.is_shifted:
-            ramp = self.rate * position / self.warmup
-            after = self._shape(tf.maximum(tf.cast(step - self.warmup, tf.float32), 0.0))
-        else:
-            after = self._shape(position)
-            ramp = after * (position + 1.0) / (self.warmup + 1.0)
-        return tf.where(step < self.warmup, ramp, after)
+            position = tf.cast(tf.maximum(step - self.warmup, 0), tf.float32)
+        shape = self._shape(position)
+        # One more than the steps taken: otherwise a staircase would hold its first epoch at a rate of 0.
+        ramp = tf.cast(step + 1, tf.float32) / (self.warmup + 1.0)
+        return tf.where(step < self.warmup, shape * ramp, shape)
 
     def _shape(self, position: Any) -> Any:
         """The rate so many updates after the shape began."""

@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 import numpy as np
 
-from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.errors import DataError, JobError
 from ipulaunch.workers import checkpoints
 from ipulaunch.workers.checkpoints import Checkpoint
 from ipulaunch.workers.optimizers import optimizer_state, restore_optimizer
@@ -21,16 +21,22 @@ class TrainingState:
 
     @property
     def learning_rate(self) -> float:
-        """The rate of the next update."""
+        """The rate of the last update."""
         rate = self.optimizer.learning_rate
-        return float(rate(self.optimizer.iterations) if callable(rate) else rate)
+        return float(rate(self.optimizer.iterations - 1) if callable(rate) else rate)
 
     def save(self, directory: Path, facts: Dict[str, Any]) -> Path:
-        """Write a checkpoint; the facts tell its update."""
+        """Write a checkpoint; the facts tell its update. Weights that are no numbers are not kept."""
+        weights = [weight.numpy() for weight in self.model.weights]
+        if not all(np.isfinite(weight).all() for weight in weights):
+            raise JobError(
+                f"the weights are not finite any more after update {facts['update']}",
+                hint="lower the learning rate, or raise the precision; then resume, or start again",
+            )
         return checkpoints.save(
             directory,
             facts,
-            weights=[weight.numpy() for weight in self.model.weights],
+            weights=weights,
             names=[weight.name for weight in self.model.weights],
             optimizer=optimizer_state(self.optimizer),
             more=[variable.numpy() for variable in self.more],
@@ -41,6 +47,10 @@ class TrainingState:
         self.restore_weights(checkpoint)
         restore_optimizer(self.optimizer, self.model.trainable_variables, checkpoint.optimizer)
         for variable, value in zip(self.more, checkpoint.more):
+            if tuple(variable.shape) != value.shape:
+                raise DataError(
+                    f"{checkpoint.path}: {variable.name} is {value.shape}, expected {tuple(variable.shape)}"
+                )
             variable.assign(value)
 
     def restore_weights(self, checkpoint: Checkpoint) -> None:

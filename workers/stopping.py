@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import time
 from types import FrameType
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.topology.popdist import Place
+from ipulaunch.workers.collective import Collective
 
 _LOOK_INTERVAL_S = 0.1  # a look at a file on a network disk is not free
 
@@ -18,7 +19,7 @@ _LOOK_INTERVAL_S = 0.1  # a look at a file on a network disk is not free
 class StopRequest:
     """Whether someone has asked the run to stop: with a file in the run directory, or a signal to an instance."""
 
-    def __init__(self, run: RunDirectory, place: Place, collective: Any) -> None:
+    def __init__(self, run: RunDirectory, place: Place, collective: Collective) -> None:
         self.run, self.place, self.collective = run, place, collective
         self.is_asked = False
         self.last_look = 0.0

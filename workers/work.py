@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.run_directory import write_whole
-from ipulaunch.data_pipeline.choice import make_sources
+from ipulaunch.data_pipeline.choice import make_sources, reading_warnings
 from ipulaunch.data_pipeline.source import Source, data_errors
 from ipulaunch.topology.networks import network_of
+from ipulaunch.workers.compiling import compile_run
 from ipulaunch.workers.estimators.running import run_estimator
 from ipulaunch.workers.evaluation import validate_run
 from ipulaunch.workers.history import History
@@ -23,12 +23,11 @@ from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.measures import measures_of
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.optimizers import make_optimizer
+from ipulaunch.workers.precision import precision
 from ipulaunch.workers.report import draw_curves
 from ipulaunch.workers.state import TrainingState
 from ipulaunch.workers.training import plan_events, train
-
-# Keras policies: what is computed in, and what weights are kept in.
-_POLICIES = {"16.16": "float16", "16.32": "mixed_float16", "32.32": "float32"}
+from ipulaunch.workers.unread import count_unread
 
 
 def carry_out(at: Instance) -> Dict[str, Any]:
@@ -40,13 +39,15 @@ def carry_out(at: Instance) -> Dict[str, Any]:
         at.place,
         at.threads,
         meet=backend.collective.first,
-        progress=lambda done, total: at.records.event("staging", done=done, total=total),
+        progress=lambda what, done, total: at.records.event(what, done=done, total=total),
     )
+    for warning in reading_warnings(at.job, sources["train"]):
+        at.records.event("warning", message=warning)
     history = History(at.run) if at.writes else None
     run = _run_keras if at.job.settings.api == KERAS else run_estimator
     with data_errors(*sources.values()):
         summary = run(at, sources, history)
-    summary["replaced_samples"] = _count_replaced(at, *sources.values())
+    summary.update(count_unread(at, *sources.values()))
     if history is not None:
         history.close()
         draw_curves(at.run, history.rows)
@@ -57,15 +58,17 @@ def carry_out(at: Instance) -> Dict[str, Any]:
 def _run_keras(at: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:
     """Train, validate, or both, with Keras."""
     settings, training, backend = at.job.settings, at.job.settings.training, at.backend
-    events = plan_events(at, sources["train"])
+    events = plan_events(at, sources)
     measures = measures_of(settings)
-    with backend.scope(), _precision(training.precision):
+    with backend.scope(), precision(training.precision):
         model = build_model(network_of(settings), backend.dropout, half_volume_pools=at.job.backend == "ipu")
         optimizer = make_optimizer(settings, at.batch, events.updates_per_epoch)
         trained = backend.prepare(model, optimizer, measures, events)
     state = TrainingState(model, optimizer, trained.more)
     summary: Dict[str, Any] = {"metrics": {}}
     saved: List[Path] = []
+    if settings.device.compile_only and at.job.backend == "ipu":
+        return compile_run(at, sources, events, trained)
     if training.training:
         summary, saved = train(at, sources["train"], events, trained, state, history)
     if training.validation:
@@ -79,22 +82,3 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)
     tf.random.set_seed(seed)
-
-
-@contextlib.contextmanager
-def _precision(name: str) -> Iterator[None]:
-    """Layers made inside compute and keep their weights in these numbers of bits."""
-    before = tf.keras.mixed_precision.global_policy()
-    tf.keras.mixed_precision.set_global_policy(_POLICIES[name])
-    try:
-        yield
-    finally:
-        tf.keras.mixed_precision.set_global_policy(before)
-
-
-def _count_replaced(at: Instance, *sources: Source) -> int:
-    """How many samples could not be read and were replaced, on all instances."""
-    bad = [error for source in sources for error in source.bad.values()]
-    for error in bad:
-        at.records.event("replaced", message=error.message)
-    return int(at.backend.collective.sum(np.array([len(bad)]))[0])

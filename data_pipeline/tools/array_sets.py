@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline import cifar, mnist
-from ipulaunch.data_pipeline.image_arrays import Part
-from ipulaunch.data_pipeline.tools.parallel import Progress, Report
+from ipulaunch.data_pipeline import cifar_files, mnist_files
+from ipulaunch.data_pipeline.image_files import Part
+from ipulaunch.data_pipeline.parallel import Progress, Report
 
 _SPLITS = ("train", "validation")
 _VERSIONS: Dict[str, Callable[[Path, str], List[List[Part]]]] = {
-    "cifar10": functools.partial(cifar.versions, classes=10),
-    "cifar100": functools.partial(cifar.versions, classes=100),
-    "mnist": mnist.versions,
+    "cifar10": functools.partial(cifar_files.versions, classes=10),
+    "cifar100": functools.partial(cifar_files.versions, classes=100),
+    "mnist": mnist_files.versions,
 }
 _PUBLISHED = {
     "cifar10": {"train": 50000, "validation": 10000},
@@ -73,7 +73,7 @@ def verify_arrays(found: ArraySet, report: Report) -> Dict[str, Any]:
         "defects": defects,
         "notes": [
             {
-                "message": f"{split} has not the {_PUBLISHED[found.kind][split]} images it was published with",
+                "message": f"{split} does not have the {_PUBLISHED[found.kind][split]} images it was published with",
                 "records": count,
                 "places": [],
             }

@@ -1,15 +1,14 @@
 """Proves from what the replicas say they took that a run used every sample exactly once in each epoch.
 
-An epoch is a pass over the samples here, also where the run counts a number of weight updates as one.
+An epoch is a pass over the samples here, also where the run counts a number of weight updates as one. A run that was
+continued has several attempts; of each, the updates count that no later one has made again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import warnings
+import collections
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -18,34 +17,25 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.job import Job, from_yaml
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.data_pipeline.order import Shuffle, whole_updates
-from ipulaunch.data_pipeline.tools.parallel import Progress, Report
+from ipulaunch.data_pipeline.parallel import Progress, Report
+from ipulaunch.data_pipeline.tools.traces import COLUMNS, Attempt, Begun, read_attempts, read_trace
 from ipulaunch.topology.batch import updates_per_epoch
 from ipulaunch.topology.plan import Plan, from_json
 
-_COLUMNS = ("epoch", "update", "step", "replica", "sample")
 _SHOWN = 10  # discrepancies of each kind that are named
 
 
 class _Findings:
-    """Discrepancies, the first of each kind in words."""
+    """Discrepancies, the first of each kind in words, and samples that were replaced, which are none."""
 
     def __init__(self, report: Report) -> None:
-        self.report, self.count, self.told = report, 0, 0
+        self.report, self.count, self.told, self.replaced = report, 0, 0, 0
 
     def add(self, messages: List[str], count: int) -> None:
         self.count += count
         for message in messages[:_SHOWN]:
             self.told += 1
             self.report({"event": "defect", "message": message})
-
-
-class _Begun(NamedTuple):
-    """What an instance said when it began to train."""
-
-    samples: int
-    epochs: int
-    updates_per_epoch: int
-    first_update: int
 
 
 class _Run(NamedTuple):
@@ -56,6 +46,7 @@ class _Run(NamedTuple):
     samples: int
     updates: range  # from where it was resumed to its end
     per_pass: int  # updates of one pass over the samples
+    replacements: Set[Tuple[int, int]]
 
     @property
     def passes(self) -> range:
@@ -71,72 +62,72 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     """Check the traces of a run against its plan, its job and the order that both imply."""
     directory = RunDirectory(Path(options["run"]))
     findings = _Findings(report)
-    about = _read_run(directory, findings)
-    rows = _read_traces(directory, about, findings, report)
+    plan, job = _read_run(directory)
+    attempts = read_attempts(directory, plan.instances)
+    planned = _check_begun(directory, plan, job, attempts, findings)
+    traces = _read_traces(attempts, plan, findings, report)
+    about = planned._replace(updates=range(planned.updates.start, _last_update(attempts[-1], traces[-1], planned)))
+    given_up = _given_up(attempts, about.updates.stop, planned.updates.stop)
+    rows = np.concatenate([_part(*each, findings) for each in zip(attempts, traces, given_up)])
     known = (rows["epoch"] >= about.passes.start) & (rows["epoch"] < about.passes.stop)
     _add_nowhere(rows[~known], findings)
     for epoch in about.passes:
         _check_epoch(rows[rows["epoch"] == epoch], epoch, about, findings)
-    batch, training = about.plan.batch, about.job.settings.training
+    training = job.settings.training
     return {
         "run": str(directory.path),
-        "instances": about.plan.instances,
-        "replicas": batch.replicas,
+        "attempts": len(attempts),
+        "instances": plan.instances,
+        "replicas": plan.batch.replicas,
         "epochs": training.num_epochs,
-        "updates_per_epoch": about.updates.stop // training.num_epochs,
+        "updates_per_epoch": planned.updates.stop // training.num_epochs,
         "updates_per_pass": about.per_pass,
         "first_update": about.updates.start,
-        "global_batch": batch.global_size,
+        "last_update": about.updates.stop,
+        "global_batch": plan.batch.global_size,
         "samples": about.samples,
         "rows": len(rows),
+        "replaced": findings.replaced,
         "remainder": training.remainder,
         "discrepancies": findings.count,
         "told": findings.told,
     }
 
 
-def _read_run(directory: RunDirectory, findings: _Findings) -> _Run:
+def _read_run(directory: RunDirectory) -> Tuple[Plan, Job]:
     texts = []
     for path in (directory.plan, directory.job):
         try:
             texts.append(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}", hint="give the directory of a run: runs/NAME") from error
-    plan, job = from_json(texts[0]), from_yaml(texts[1], str(directory.job))
+    return from_json(texts[0]), from_yaml(texts[1], str(directory.job))
+
+
+def _check_begun(
+    directory: RunDirectory, plan: Plan, job: Job, attempts: Sequence[Attempt], findings: _Findings
+) -> _Run:
+    """The run as it was to go on to its end, and whether every instance set out for that."""
     training = job.settings.training
-    begun = [_read_begun(directory.events(placement.instance)) for placement in plan.placements]
-    samples, first = begun[0].samples, begun[0].first_update
+    samples = attempts[0].begun[0].samples
     per_pass = updates_per_epoch(samples, plan.batch, training.remainder)
     per_epoch = training.weight_updates_per_epoch or per_pass
-    # Where and on how many samples a run begins, only the run knows; what else it said must follow from its job.
-    expected = _Begun(samples, training.num_epochs, per_epoch, first)
-    wrong = [instance for instance, said in enumerate(begun) if said != expected]
-    messages = [f"instance {at} began with {_values(begun[at])}, expected {_values(expected)}" for at in wrong]
-    findings.add(messages, len(wrong))
     total = training.num_epochs * per_epoch
-    if not 0 <= first < total:
-        raise DataError(f"{directory.path}: the run began at update {first}, and it has {total}")
+    # Where and on how many samples a run begins, only the run knows; what else it said must follow from its job.
+    for attempt in attempts:
+        expected = Begun(samples, training.num_epochs, per_epoch, attempt.first_update)
+        wrong = [instance for instance, said in enumerate(attempt.begun) if said != expected]
+        words = [f"{attempt.name}instance {at} began with {attempt.begun[at]}, expected {expected}" for at in wrong]
+        findings.add(words, len(wrong))
+    first, latest = attempts[0].first_update, attempts[-1].first_update
+    if not 0 <= first < total or latest > total:
+        said = first if latest <= total else latest
+        raise DataError(f"{directory.path}: the run began at update {said}, and it has {total}")
     if first and training.resume is None:
         findings.add([f"the run began at update {first}, and does not resume another"], 1)
     _check_samples(samples, job.settings.data, findings)
-    return _Run(plan, job, samples, range(first, total), per_pass)
-
-
-def _read_begun(events: Path) -> _Begun:
-    said = [event for event in _events(events) if event.get("event") == "training"]
-    if not said:
-        raise DataError(f"{events.parent.parent}: the run did not begin to train", hint=f"{events} has no such event")
-    try:
-        return _Begun(*(int(said[-1][name]) for name in _Begun._fields))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{events}: the event of the training does not say {', '.join(_Begun._fields)}") from error
-
-
-def _events(path: Path) -> Iterator[Dict[str, Any]]:
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError):  # the last line of a run that was killed
-                yield json.loads(line)
+    replacements = set().union(*(attempt.replacements for attempt in attempts))
+    return _Run(plan, job, samples, range(first, total), per_pass, replacements)
 
 
 def _check_samples(samples: int, data: Any, findings: _Findings) -> None:
@@ -146,46 +137,59 @@ def _check_samples(samples: int, data: Any, findings: _Findings) -> None:
         findings.add([f"the run trained on {samples} samples, asked for were {data.n_train}"], 1)
 
 
-def _read_traces(directory: RunDirectory, about: _Run, findings: _Findings, report: Report) -> np.ndarray:
-    """The rows of all instances, and whether each instance wrote as many, of its own replicas only."""
-    progress = Progress(report, "instances", about.plan.instances)
-    local, parts = about.plan.replicas_per_instance, []
-    for placement in about.plan.placements:
-        part = _read_trace(directory.samples(placement.instance))
-        first = placement.first_replica
-        foreign = part[(part["replica"] < first) | (part["replica"] >= first + local)]
-        messages = [
-            f"instance {placement.instance}, which holds replicas {first} to {first + local - 1}: {_words(row)}"
-            for row in foreign[:_SHOWN]
-        ]
-        findings.add(messages, len(foreign))
-        parts.append(part)
-        progress.add()
+def _read_traces(
+    attempts: Sequence[Attempt], plan: Plan, findings: _Findings, report: Report
+) -> List[List[np.ndarray]]:
+    """The rows of every instance of every attempt, and whether they are of its own replicas only."""
+    progress = Progress(report, "instances", sum(attempt.instances for attempt in attempts))
+    traces: List[List[np.ndarray]] = []
+    for attempt in attempts:
+        traces.append([])
+        local = plan.replicas // attempt.instances
+        for instance in range(attempt.instances):
+            rows = read_trace(attempt.directory.samples(instance))
+            first, last = instance * local, (instance + 1) * local - 1
+            foreign = rows[(rows["replica"] < first) | (rows["replica"] > last)]
+            messages = [
+                f"{attempt.name}instance {instance}, which holds replicas {first} to {last}: {_words(row)}"
+                for row in foreign[:_SHOWN]
+            ]
+            findings.add(messages, len(foreign))
+            traces[-1].append(rows)
+            progress.add()
+    return traces
+
+
+def _last_update(attempt: Attempt, traces: Sequence[np.ndarray], planned: _Run) -> int:
+    """How many updates the run made.
+
+    Those of a run that did not come to its end are the ones that its records tell of, and those after them that all
+    replicas took all samples of: an instance that is killed records no more.
+    """
+    if attempt.is_done:
+        return planned.updates.stop
+    updates = np.concatenate([rows["update"] for rows in traces])
+    updates = updates[(updates >= attempt.first_update) & (updates < planned.updates.stop)] - attempt.first_update
+    whole = np.flatnonzero(np.bincount(updates) >= planned.plan.batch.global_size)
+    traced = attempt.first_update + int(whole[-1]) + 1 if len(whole) else attempt.first_update
+    return max(traced, min(attempt.last_update, planned.updates.stop))
+
+
+def _given_up(attempts: Sequence[Attempt], stop: int, total: int) -> List[range]:
+    """The updates of each attempt that do not count: the next one made them again, or the run was killed in them."""
+    last = range(0) if attempts[-1].is_done else range(stop, stop + 1)
+    return [*(range(later.first_update, total) for later in attempts[1:]), last]
+
+
+def _part(attempt: Attempt, traces: Sequence[np.ndarray], given_up: range, findings: _Findings) -> np.ndarray:
+    """The rows of an attempt that count, and whether each instance has as many."""
+    parts = [rows[(rows["update"] < given_up.start) | (rows["update"] >= given_up.stop)] for rows in traces]
     counts = [len(part) for part in parts]
     if len(set(counts)) > 1:
         low, high = int(np.argmin(counts)), int(np.argmax(counts))
-        findings.add([f"instance {low} took {counts[low]} samples, instance {high} took {counts[high]}"], 1)
+        words = f"instance {low} took {counts[low]} samples, instance {high} took {counts[high]}"
+        findings.add([attempt.name + words], 1)
     return np.concatenate(parts)
-
-
-def _read_trace(path: Path) -> np.ndarray:
-    try:
-        head, _, body = path.read_text(encoding="ascii").partition("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        hint = "samples are traced when a run is started with --trace-samples"
-        raise DataError(f"{path}: {getattr(error, 'strerror', None) or error}", hint=hint) from error
-    if head.split(",") != list(_COLUMNS):
-        raise DataError(f"{path} starts with {head[:60]!r}, expected {','.join(_COLUMNS)}")
-    lines = body.count("\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # numpy stops at what is no number; the count tells
-        try:
-            values = np.fromstring(body.replace("\n", ","), np.int64, sep=",")
-        except ValueError:
-            values = np.empty(0, np.int64)
-    if len(values) != lines * len(_COLUMNS) or not (body.endswith("\n") or not body):
-        raise DataError(f"{path}: not every line has {len(_COLUMNS)} numbers", hint="was the run cut off?")
-    return values.view([(name, np.int64) for name in _COLUMNS]).reshape(-1)
 
 
 def _check_epoch(rows: np.ndarray, epoch: int, about: _Run, findings: _Findings) -> None:
@@ -212,24 +216,39 @@ def _check_epoch(rows: np.ndarray, epoch: int, about: _Run, findings: _Findings)
     full = counts == batch.micro_size
     starts = (np.cumsum(counts) - counts)[full]
     cells = taken[starts[:, None] + np.arange(batch.micro_size)] if len(starts) else expected[full]
-    wrong = np.flatnonzero((cells != expected[full]).any(axis=1))
-    numbers = np.flatnonzero(full)
-    messages = [
-        f"{_place_words(number, epoch, about)} took {cell.tolist()}, expected {expected[number].tolist()}"
-        for number, cell in zip(numbers[wrong[:_SHOWN]].tolist(), cells[wrong[:_SHOWN]])
-    ]
-    findings.add(messages, len(wrong))
+    numbers, messages = np.flatnonzero(full), []
+    for at in np.flatnonzero((cells != expected[full]).any(axis=1)):
+        cell, planned = cells[at].tolist(), expected[numbers[at]].tolist()
+        replaced = _count_replaced(cell, planned, about.replacements)
+        findings.replaced += replaced
+        if replaced:
+            taken[starts[at] : starts[at] + batch.micro_size] = planned  # each stands for the one it replaced
+        else:
+            messages.append(f"{_place_words(numbers[at], epoch, about)} took {cell}, expected {planned}")
+    findings.add(messages, len(messages))
 
     if training.remainder == "drop":
-        samples, times = np.unique(rows["sample"], return_counts=True)
+        samples, times = np.unique(taken, return_counts=True)
         again = samples[times > 1]
         messages = [f"epoch {epoch}: sample {sample} was taken more than once" for sample in again[:_SHOWN].tolist()]
         findings.add(messages, len(again))
     elif len(updates) == about.per_pass:
-        lost = np.setdiff1d(np.arange(about.samples), rows["sample"])
+        lost = np.setdiff1d(np.arange(about.samples), taken)
         findings.add(
             [f"epoch {epoch}: sample {sample} was never taken" for sample in lost[:_SHOWN].tolist()], len(lost)
         )
+
+
+def _count_replaced(taken: List[int], planned: List[int], replacements: Set[Tuple[int, int]]) -> int:
+    """How many samples of a micro-batch were replaced, if that is recorded and all that is not as planned; else 0."""
+    missing = collections.Counter(planned) - collections.Counter(taken)
+    others = collections.Counter(taken) - collections.Counter(planned)
+    for sample in missing.elements():
+        by = next((other for other in others if (sample, other) in replacements), None)
+        if by is None:
+            return 0
+        others -= collections.Counter([by])
+    return sum(missing.values())
 
 
 def _check_places(counts: np.ndarray, epoch: int, about: _Run, findings: _Findings) -> None:
@@ -253,9 +272,5 @@ def _add_nowhere(rows: np.ndarray, findings: _Findings) -> None:
     findings.add([f"there is no such place: {_words(row)}" for row in rows[:_SHOWN]], len(rows))
 
 
-def _values(begun: _Begun) -> str:
-    return ", ".join(f"{name} {value}" for name, value in begun._asdict().items())
-
-
 def _words(row: Any) -> str:
-    return ", ".join(f"{name} {row[name]}" for name in _COLUMNS)
+    return ", ".join(f"{name} {row[name]}" for name in COLUMNS)

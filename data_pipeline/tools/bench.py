@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-from ipulaunch.configs.errors import DataError, JobError
+from ipulaunch.configs.errors import IpulaunchError, JobError
+from ipulaunch.data_pipeline.parallel import Report
 from ipulaunch.data_pipeline.tools import bench_set
-from ipulaunch.data_pipeline.tools.parallel import Report
 
 PIPELINES = ("ours", "reference", "limit")
 _ROUNDS = 3
@@ -115,9 +115,10 @@ def _answer(connection: Connection) -> Any:
     try:
         answer = connection.recv()
     except EOFError:
-        raise JobError("an instance of the measurement ended early", hint="its last words are above") from None
-    if isinstance(answer, dict):
-        raise DataError(answer["message"], hint=answer["hint"])
+        hint = "if it was killed because memory ran out, measure with fewer --instances"
+        raise JobError("an instance of the measurement ended early", hint=hint) from None
+    if isinstance(answer, IpulaunchError):
+        raise answer
     return answer
 
 
@@ -133,8 +134,8 @@ def _measure_on_request(connection: Connection, task: Task) -> None:
             while True:
                 name, seconds = connection.recv()
                 connection.send(_measure(pipelines[name](), seconds))
-    except DataError as error:
-        connection.send({"message": error.message, "hint": error.hint})
+    except IpulaunchError as error:
+        connection.send(error)
 
 
 def _measure(batches: Iterator[int], seconds: float) -> Reading:

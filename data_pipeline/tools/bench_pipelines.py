@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from pathlib import Path
@@ -11,16 +12,17 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.cosmoflow import CosmoflowData
+from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline import cosmoflow, imagenet
 from ipulaunch.data_pipeline.augmentation import Draws, random_window
-from ipulaunch.data_pipeline.example import find_features
-from ipulaunch.data_pipeline.image_header import read_header
+from ipulaunch.data_pipeline.example import NotAnExample, find_features
+from ipulaunch.data_pipeline.image_header import NotAnImage, read_header
 from ipulaunch.data_pipeline.index import Index, open_index
 from ipulaunch.data_pipeline.order import Shuffle
+from ipulaunch.data_pipeline.parallel import in_order
 from ipulaunch.data_pipeline.record_reader import RecordReader
-from ipulaunch.data_pipeline.source import Source
+from ipulaunch.data_pipeline.source import Source, data_errors
 from ipulaunch.data_pipeline.stream import training_stream
-from ipulaunch.data_pipeline.tools.parallel import in_order
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
 
@@ -62,7 +64,18 @@ def open_pipelines(task: Task) -> Tuple[Pipelines, float]:
             "reference": lambda: _images_as_usual(index, task),
             "limit": lambda: _decoding_alone(index, threads),
         }
-    return {"ours": lambda: _ours(source, task), **others}, float(index.lengths.mean()) / 1e6
+    pipelines: Pipelines = {"ours": lambda: _ours(source, task), **others}
+    named: Pipelines = {name: functools.partial(_named, pipeline, directory) for name, pipeline in pipelines.items()}
+    return named, float(index.lengths.mean()) / 1e6
+
+
+def _named(pipeline: Callable[[], Iterator[int]], directory: Path) -> Iterator[int]:
+    """The pipeline; a set that it cannot read ends as a DataError. Where, only ours says by itself."""
+    try:
+        yield from pipeline()
+    except (tf.errors.OpError, NotAnExample, NotAnImage) as error:
+        hint = f"ipulaunch data verify {directory} says where"
+        raise DataError(f"{directory} cannot be read: {str(error).splitlines()[0]}", hint=hint) from error
 
 
 def _ours(source: Source, task: Task) -> Iterator[int]:
@@ -72,14 +85,19 @@ def _ours(source: Source, task: Task) -> Iterator[int]:
     stream = training_stream(
         source, batch, place, shuffle=Shuffle(0), updates=_ENDLESS, by_replica=False, threads=threads
     )
-    for inputs, *_ in stream:
-        yield int(inputs.shape[0])
+    with data_errors(source):
+        for inputs, *_ in stream:
+            yield int(inputs.shape[0])
 
 
-def _files(index: Index, task: Task) -> Any:
-    """The paths of an instance, as pipelines share them out by file; all of them where there are too few."""
-    paths = [str(path) for path in index.paths]
-    return paths[task.instance :: task.instances] or paths
+def _records(index: Index, task: Task) -> tf.data.Dataset:
+    """The records of an instance without end, as pipelines share them out by file; all of them for too few files."""
+    files = range(len(index.paths))
+    mine = files[task.instance :: task.instances] or files
+    paths = [str(index.paths[file]) for file in mine]
+    kinds = ["GZIP" if index.packed[file] else "" for file in mine]
+    # What TFRecordDataset itself makes of a list of files, which have to be all packed or all not.
+    return tf.data.Dataset.from_tensor_slices((paths, kinds)).flat_map(tf.data.TFRecordDataset).repeat()
 
 
 def _volumes_as_usual(index: Index, task: Task, side: int) -> Iterator[int]:
@@ -91,7 +109,7 @@ def _volumes_as_usual(index: Index, task: Task, side: int) -> Iterator[int]:
         volume = tf.cast(tf.reshape(tf.io.decode_raw(example["x"], tf.int16), shape), tf.float32)
         return volume / tf.reduce_mean(volume), example["y"]
 
-    records = tf.data.TFRecordDataset(_files(index, task)).repeat()
+    records = _records(index, task)
     for inputs, _ in records.map(_NO_CONVERSION(parse), 4).batch(1, drop_remainder=True).prefetch(4):
         yield int(inputs.shape[0])
 
@@ -136,7 +154,7 @@ def _images_as_usual(index: Index, task: Task) -> Iterator[int]:
         image = tf.image.resize(tf.image.random_flip_left_right(crop), (imagenet.SIDE, imagenet.SIDE))
         return tf.cast(image, tf.uint8), tf.cast(example["image/class/label"], tf.int32) - 1
 
-    records = tf.data.TFRecordDataset(_files(index, task)).repeat()
+    records = _records(index, task)
     images = records.map(_NO_CONVERSION(parse), 48).batch(_MICRO_SIZES["imagenet"], drop_remainder=True)
     for inputs, _ in images.prefetch(4):
         yield int(inputs.shape[0])
@@ -148,6 +166,8 @@ def _decoding_alone(index: Index, threads: int) -> Iterator[int]:
     for record in range(min(_LIMIT_IMAGES, index.records)):
         data = reader.read(record)
         features = find_features(data)
+        if "image/encoded" not in features:
+            raise NotAnExample("there is no feature image/encoded")
         span = features["image/encoded"]
         header = read_header(data[span.start : span.stop])
         if header.format == "JPEG":
@@ -156,7 +176,7 @@ def _decoding_alone(index: Index, threads: int) -> Iterator[int]:
             windows.append(random_window(Draws(0, 0, record), header.height, header.width, objects))
 
     def decode(image: Any, window: Any) -> Any:
-        return tf.io.decode_and_crop_jpeg(image, window, 3, dct_method="INTEGER_FAST")[0, 0]
+        return tf.io.decode_and_crop_jpeg(image, window, 3)[0, 0]
 
     images = tf.data.Dataset.from_tensor_slices((np.array(encoded, object), np.array(windows, np.int32))).repeat()
     options = tf.data.Options()

@@ -7,8 +7,8 @@ from typing import Callable, Dict
 
 import numpy as np
 
+from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.tools.new_set import generator
-from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.tools.pictures import paint
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
@@ -38,7 +38,7 @@ def _volumes(directory: Path, report: Report) -> None:
             other.symlink_to(first.name)
         progress.add()
 
-    for _ in in_order(write, range(_VOLUMES), cores()):
+    for _ in in_order(write, range(_VOLUMES), cores(), progress):
         pass
 
 
@@ -60,7 +60,7 @@ def _pictures(directory: Path, report: Report) -> None:
         numbers = range(file, _PICTURES, _PICTURE_FILES)
         write_records(directory / f"train-{file:05}-of-{_PICTURE_FILES:05}", map(record, numbers))
 
-    for _ in in_order(write, range(_PICTURE_FILES), cores()):
+    for _ in in_order(write, range(_PICTURE_FILES), cores(), progress):
         pass
 
 

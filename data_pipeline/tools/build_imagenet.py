@@ -14,7 +14,7 @@ import tensorflow as tf
 from ipulaunch.configs.errors import DataError, UsageError
 from ipulaunch.configs.run_directory import write_whole
 from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header
-from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores, in_order
+from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.tools.raw_file import RawFile
 from ipulaunch.data_pipeline.tools.raw_images import RawImage, list_images
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
@@ -22,6 +22,11 @@ from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_re
 _IMAGES_PER_SHARD = 1251  # as in the published set: 1,281,167 images in 1024 files
 _JPEG_QUALITY = 96
 _STATE = ".ipulaunch-build.json"
+_REPLACE = (
+    "replace it by a good image of the same name and run the same line again, which continues; to do without it,"
+    " remove it and give --out a new directory"
+)
+_FETCH = "fetch the archive again and run the same line again, which continues"
 
 
 class _Shard(NamedTuple):
@@ -43,7 +48,7 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     def write(shard: _Shard) -> int:
         return _write_shard(shard, longest, progress)
 
-    converted = sum(in_order(write, waiting, options["workers"] or cores()))
+    converted = sum(in_order(write, waiting, options["workers"] or cores(), progress))
     return {
         "out": str(out),
         "images": {split: len(part) for split, part in images.items()},
@@ -72,14 +77,15 @@ def _shards(out: Path, images: Dict[str, List[RawImage]], asked: Optional[int]) 
 
 def _claim(out: Path, images: Dict[str, List[RawImage]], shards: int, longest: Optional[int]) -> None:
     """Make sure that what is in `out` was begun with the same images and options."""
-    listing = "\n".join(f"{split} {image.label} {image.file.name}" for split, part in images.items() for image in part)
-    state = {"images": hashlib.sha256(listing.encode()).hexdigest(), "shards": shards, "longest_side": longest}
+    names = [f"{split} {image.label} {image.file.name}" for split, part in images.items() for image in part]
+    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
+    state = {"images": digest, "shards": shards, "longest_side": longest}
     out.mkdir(parents=True, exist_ok=True)
     place = out / _STATE
     if not place.exists():
         if next(out.iterdir(), None) is not None:
             raise UsageError(f"{out} exists and is not an empty directory", hint="give --out a new directory")
-        write_whole(place, json.dumps(state, indent=1) + "\n")
+        write_whole(place, json.dumps({**state, "count": len(names)}, indent=1) + "\n")
         return
     try:
         before = json.loads(place.read_text(encoding="utf-8"))
@@ -87,10 +93,20 @@ def _claim(out: Path, images: Dict[str, List[RawImage]], shards: int, longest: O
         before = {}
     changed = [name.replace("_", " ") for name, value in state.items() if before.get(name) != value]
     if changed:
-        raise UsageError(
-            f"{out} holds a build that was begun with other {' and '.join(changed)}",
-            hint="give the same options to go on with it, or --out another directory",
-        )
+        hint = "give the same options to continue it, or --out another directory"
+        if "images" in changed:
+            changed[0] += _difference(before.get("count"), len(names))
+            hint = "to continue it, put back what is missing and remove what was added, or give --out a new directory"
+        raise UsageError(f"{out} holds a build that was begun with other {' and '.join(changed)}", hint=hint)
+
+
+def _difference(before: Any, now: int) -> str:
+    """How many images there were and are, where the former is known."""
+    if not isinstance(before, int):
+        return ""
+    if before == now:
+        return f" (there are {now} now, as many, with other names or classes)"
+    return f" (there are {now} now, {abs(now - before)} {'fewer' if now < before else 'more'})"
 
 
 def _write_shard(shard: _Shard, longest: Optional[int], progress: Progress) -> int:
@@ -138,7 +154,8 @@ def _as_jpeg(file: RawFile, longest: Optional[int]) -> Tuple[bytes, ImageHeader,
             return data, header, False
         pixels = tf.io.decode_image(data, channels=3, expand_animations=False)  # also turns CMYK into RGB
     except (NotAnImage, tf.errors.InvalidArgumentError) as error:
-        raise DataError(f"{file} cannot be decoded: {error}") from error
+        hint = _REPLACE if file.size is None else _FETCH
+        raise DataError(f"{file} cannot be decoded: {error}", hint=hint) from error
     if not is_small:
         scale = longest / max(header.height, header.width)  # type: ignore[operator]
         size = [max(1, round(side * scale)) for side in (header.height, header.width)]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict
 
-from ipulaunch.data_pipeline.index import kept_at, open_index
-from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores
+from ipulaunch.data_pipeline.index import open_index
+from ipulaunch.data_pipeline.kept_index import kept_at
+from ipulaunch.data_pipeline.parallel import Progress, Report, cores
+from ipulaunch.data_pipeline.tools.array_sets import find_arrays
 from ipulaunch.data_pipeline.tools.sets import find_set, holds_records
 
 
@@ -14,9 +16,6 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     """Index every split; says what there is and where the index is kept."""
     directory = Path(options["directory"])
     if not holds_records(directory):
-        # Here and not above: this loads TensorFlow, which takes seconds.
-        from ipulaunch.data_pipeline.tools.array_sets import find_arrays
-
         arrays = find_arrays(directory)
         if arrays is not None:
             return {"kind": arrays.kind, "splits": {}}

@@ -8,8 +8,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 
+from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.tools.new_set import generator, new_directory
-from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
 # The channels of the published volumes are redshifts: the same structure, less and less grown.
@@ -38,7 +38,7 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
             write_records(path, _records(file, options["side"], options["seed"], progress), packed=options["gzip"])
             return path.stat().st_size
 
-        size = sum(in_order(write, files, cores()))
+        size = sum(in_order(write, files, cores(), progress))
     return {"out": str(out), "samples": counts, "files": len(files), "bytes": size}
 
 

@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 
+from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.tools.new_set import generator, new_directory
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
-from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.tools.pictures import paint
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
@@ -48,11 +48,14 @@ def _imagenet(directory: Path, counts: Dict[str, int], options: Dict[str, Any], 
             yield encode_example({**features, "image/encoded": encoded})
             progress.add()
 
+    def write(shard: _Shard) -> None:
+        write_records(directory / shard.name, records(shard))
+
     files = options["files"]
     # The published set has an eighth as many files for validation.
     shards = _shards("train", counts["train"], files)
     shards += _shards("validation", counts["validation"], max(1, files // 8))
-    for _ in in_order(lambda shard: write_records(directory / shard.name, records(shard)), shards, cores()):
+    for _ in in_order(write, shards, cores(), progress):
         pass
 
 
@@ -100,7 +103,7 @@ def small_samples(
         return picture, label
 
     pictures, labels = np.empty((count, side, side, 3), np.uint8), np.empty(count, np.uint8)
-    for number, (picture, label) in enumerate(in_order(one, range(count), cores())):
+    for number, (picture, label) in enumerate(in_order(one, range(count), cores(), progress)):
         pictures[number], labels[number] = picture, label
     return pictures, labels
 

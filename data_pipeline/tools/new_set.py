@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import shutil
 from pathlib import Path
 from typing import Iterator
@@ -18,21 +20,52 @@ SPLITS = {"train": 0, "validation": 1}
 def new_directory(out: Path) -> Iterator[Path]:
     """A directory to write to; its contents come to stand in `out` when all of them are there, else none does."""
     is_new = not out.exists()
-    if not is_new and not (out.is_dir() and next(out.iterdir(), None) is None):
-        raise UsageError(f"{out} exists and is not an empty directory", hint="give --out a new directory")
+    if not is_new and not out.is_dir():
+        raise _not_empty(out)
+    out.mkdir(parents=True, exist_ok=True)
     # Inside `out`, which may be a file system of its own.
     making = out / ".making"
-    making.mkdir(parents=True)
+    with _locked(out) as is_locked:
+        if any(path != making or not is_locked for path in out.iterdir()):
+            raise _not_empty(out)
+        if making.exists():
+            shutil.rmtree(making)  # of a process that was killed: a living one would hold the lock
+        making.mkdir()
+        try:
+            yield making
+            for path in sorted(making.iterdir()):
+                path.rename(out / path.name)
+            is_new = False
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+            if is_new:
+                with contextlib.suppress(OSError):
+                    out.rmdir()
+
+
+@contextlib.contextmanager
+def _locked(out: Path) -> Iterator[bool]:
+    """Inside, nobody else makes a set in this directory; gives False where a file system has no such locks."""
+    descriptor = os.open(out, os.O_RDONLY)
     try:
-        yield making
-        for path in sorted(making.iterdir()):
-            path.rename(out / path.name)
-        is_new = False
+        yield _lock(descriptor, out)
     finally:
-        shutil.rmtree(making, ignore_errors=True)
-        if is_new:
-            with contextlib.suppress(OSError):
-                out.rmdir()
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, out: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        hint = "wait for its end, or give --out a new directory"
+        raise UsageError(f"another process is making a set in {out}", hint=hint) from None
+    except OSError:
+        return False
+    return True
+
+
+def _not_empty(out: Path) -> UsageError:
+    return UsageError(f"{out} exists and is not an empty directory", hint="give --out a new directory")
 
 
 def generator(seed: int, split: str, number: int) -> np.random.Generator:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Set, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import DataError
-
-_SHARD = re.compile(r"(train|validation)-(\d{5})-of-(\d{5})")
+from ipulaunch.data_pipeline.record_files import SPLITS, shards, volumes
 
 
 class RecordSet(NamedTuple):
@@ -16,7 +14,8 @@ class RecordSet(NamedTuple):
 
     kind: str  # "cosmoflow" or "imagenet"
     splits: Dict[str, Tuple[Path, ...]]
-    missing: Tuple[Path, ...]  # files that the names of the others promise
+    missing: Tuple[Path, ...] = ()  # files that the names of the others promise
+    strangers: Tuple[Path, ...] = ()  # files of another set than the others
 
     @property
     def files(self) -> List[Tuple[str, Path]]:
@@ -25,37 +24,25 @@ class RecordSet(NamedTuple):
 
 
 def holds_records(directory: Path) -> bool:
-    """Whether there are record files in a directory."""
-    return any(_SHARD.fullmatch(path.name) for path in directory.glob("*-of-*")) or any(_volumes(directory).values())
+    """Whether there are record files in a directory; what is none is refused."""
+    if not directory.is_dir():
+        raise DataError(f"{directory} is not a directory")
+    return any(shards(directory, split).paths or volumes(directory, split) for split in SPLITS)
 
 
 def find_set(directory: Path) -> RecordSet:
     """The set in a directory; a directory with none is refused."""
-    if not directory.is_dir():
-        raise DataError(f"{directory} is not a directory")
-    shards = [match for match in (_SHARD.fullmatch(path.name) for path in sorted(directory.iterdir())) if match]
-    if shards:
-        return _imagenet(directory, shards)
-    splits = {split: paths for split, paths in _volumes(directory).items() if paths}
+    images = {split: shards(directory, split) for split in SPLITS}
+    splits = {split: found.paths for split, found in images.items() if found.paths}
+    if splits:
+        missing = tuple(path for found in images.values() for path in found.missing)
+        strangers = tuple(path for found in images.values() for path in found.strangers)
+        return RecordSet("imagenet", splits, missing, strangers)
+    splits = {split: volumes(directory, split) for split in SPLITS if volumes(directory, split)}
     if not splits:
         raise DataError(
             f"there are no record files in {directory}",
             hint="CosmoFlow has train/*.tfrecord and validation/*.tfrecord, ImageNet train-00000-of-01024 and so on,"
             " CIFAR data_batch_1 or data_batch_1.bin, MNIST train-images-idx3-ubyte",
         )
-    return RecordSet("cosmoflow", splits, ())
-
-
-def _volumes(directory: Path) -> Dict[str, Tuple[Path, ...]]:
-    return {split: tuple(sorted((directory / split).glob("*.tfrecord*"))) for split in ("train", "validation")}
-
-
-def _imagenet(directory: Path, shards: List[re.Match[str]]) -> RecordSet:
-    splits: Dict[str, List[Path]] = {}
-    promised: Set[Path] = set()
-    for match in shards:
-        splits.setdefault(match[1], []).append(directory / match[0])
-        promised.update(directory / f"{match[1]}-{n:05}-of-{match[3]}" for n in range(int(match[3])))
-    found = {directory / match[0] for match in shards}
-    missing = tuple(sorted(promised - found))
-    return RecordSet("imagenet", {split: tuple(paths) for split, paths in splits.items()}, missing)
+    return RecordSet("cosmoflow", splits)

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import IO, Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from ipulaunch.configs.errors import PlanError
-from ipulaunch.data_pipeline.tfrecord import FOOTER, HEADER, is_gzip, masked_crc
-from ipulaunch.data_pipeline.tools.parallel import Progress, Report, cores, in_order
+from ipulaunch.data_pipeline.packed import is_gzip
+from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
+from ipulaunch.data_pipeline.record_files import SPLITS
+from ipulaunch.data_pipeline.tfrecord import FOOTER, HEADER, masked_crc
+from ipulaunch.data_pipeline.tools.array_sets import find_arrays, verify_arrays
 from ipulaunch.data_pipeline.tools.record_fields import check_record
 from ipulaunch.data_pipeline.tools.sets import RecordSet, find_set, holds_records
 
@@ -47,9 +50,6 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     shares_of = _plan(options)
     directory = Path(options["directory"])
     if not holds_records(directory):
-        # Here and not above: this loads TensorFlow, which takes seconds.
-        from ipulaunch.data_pipeline.tools.array_sets import find_arrays, verify_arrays
-
         arrays = find_arrays(directory)
         if arrays is not None:
             result = verify_arrays(arrays, report)
@@ -64,6 +64,8 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
 
     for path in found.missing:
         tell(Place(str(path)), "the file is missing")
+    for path in found.strangers:
+        tell(Place(str(path)), f"it is of another set than the other {path.name.split('-')[0]} files")
     records: Counter[str] = collections.Counter(dict.fromkeys(found.splits, 0))
     notes: Dict[str, List[Place]] = {}
     forms: Dict[str, List[Place]] = {}
@@ -95,6 +97,11 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
         "notes": [
             {"message": text, "records": note_counts[text], "places": [place._asdict() for place in notes[text]]}
             for text in sorted(notes)
+        ]
+        + [
+            {"message": f"there are no {split} files: a run on this set needs {option}", "records": 0, "places": []}
+            for split, option in zip(SPLITS, ("--no-training", "--no-validation"))
+            if split not in found.splits
         ],
         "shards": {split: shares_of(split, count) for split, count in records.items()} if shares_of else {},
     }
@@ -104,14 +111,14 @@ def _check_files(found: RecordSet, report: Report) -> Iterator[_Checked]:
     progress = Progress(report, "files", len(found.files))
 
     def check(item: Tuple[str, Path]) -> _Checked:
-        checked = _check_file(found.kind, *item)
+        checked = _check_file(found.kind, *item, progress)
         progress.add()
         return checked
 
-    return in_order(check, found.files, cores())
+    return in_order(check, found.files, cores(), progress)
 
 
-def _check_file(kind: str, split: str, path: Path) -> _Checked:
+def _check_file(kind: str, split: str, path: Path, progress: Progress) -> _Checked:
     checked = _Checked(split, 0, 0, [], [], [])
     number = position = 0
     try:
@@ -119,6 +126,7 @@ def _check_file(kind: str, split: str, path: Path) -> _Checked:
         with path.open("rb") as raw:
             stream = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if is_gzip(path) else raw
             while True:
+                progress.check()
                 try:
                     data, sound = _read_record(stream)
                 except _Broken as error:

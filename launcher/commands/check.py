@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
-from typing import Optional, Tuple
+from typing import List, Optional, Tuple
 
 import click
 
-from ipulaunch.configs.errors import PlanError
+from ipulaunch.configs.errors import PlanError, UsageError
 from ipulaunch.configs.wording import counted
-from ipulaunch.launcher.poprun_options import NEWEST, parse_sdk, read_line
+from ipulaunch.launcher import engines
+from ipulaunch.launcher.poprun_options import Line, parse_sdk, read_line
 from ipulaunch.topology import hostlist
-from ipulaunch.topology.pods import IPUS_PER_ILD
-from ipulaunch.topology.rules import Numbers, check
+from ipulaunch.topology.pods import usual_ilds
+from ipulaunch.topology.rules import Finding, Numbers, check
+
+_COUNTS = ("replicas", "instances", "ipus_per_replica", "hosts", "ilds")  # what a line says
 
 
 @click.command("check", context_settings={"allow_interspersed_args": False})
-@click.option("--sdk-version", "sdk", metavar="X.Y", help="The Poplar SDK whose poprun is meant.")
-@click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
+@click.option(
+    "--sdk-version",
+    "sdk",
+    metavar="X.Y",
+    help="The Poplar SDK whose poprun is meant. Default: the enabled one, else 3.4.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.argument("line", nargs=-1, type=click.UNPROCESSED, metavar="-- poprun ...")
 def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
     """Check a poprun command line: its options against the SDK, its numbers against the rules."""
-    words = shlex.split(line[0]) if len(line) == 1 else list(line)
+    words = _words(line[0]) if len(line) == 1 else list(line)
     while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
         words.pop(0)  # variables in front, as in the lines we print
-    read = read_line(words, parse_sdk(sdk) if sdk else NEWEST)
+    read = read_line(words, parse_sdk(sdk) if sdk else engines.sdk_here(os.environ))
     ilds = read.number("num-ilds", 0)
     if "num-ilds" in read.options and not ilds:
         raise PlanError("0 IPU-Link domains: a job needs at least 1", hint="leave --num-ilds out")
@@ -37,16 +46,25 @@ def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
         instances=read.number("num-instances", 1),
         ipus_per_replica=depth,
         hosts=len(hosts),
-        ilds=ilds or max(1, replicas * depth // IPUS_PER_ILD),
+        ilds=ilds or usual_ilds(replicas * depth),
+        free=() if ilds else ("ilds",),
     )
-    findings = check(numbers)
+    findings = [*check(numbers), *_about_output(read, numbers.instances)]
+    files = read.options.get("import-config", [])
+    if files:  # a number that is not on the line may be there
+        findings = [found._replace(hard=False) for found in findings]
     hard = [found for found in findings if found.hard]
     warnings = [
         *read.warnings,
+        *(
+            f"--import-config {path}: the file is not looked at, what is not on the line counts as left out"
+            for path in files
+        ),
         *(f"{found.message} ({found.rule}); {found.hint}" for found in findings if not found.hard),
     ]
     if as_json:
-        data = {"numbers": numbers._asdict(), "findings": [found._asdict() for found in findings], "warnings": warnings}
+        counts = {name: getattr(numbers, name) for name in _COUNTS}
+        data = {"numbers": counts, "findings": [found._asdict() for found in findings], "warnings": warnings}
         click.echo(json.dumps(data, indent=1))
     else:
         click.echo(
@@ -60,3 +78,25 @@ def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
         raise PlanError(f"{hard[0].message} ({hard[0].rule})", hint=hard[0].hint)
     if not as_json:
         click.echo("ok" if not warnings else "ok, with warnings")
+
+
+def _about_output(read: Line, instances: int) -> List[Finding]:
+    """What is wrong with the output of one instance alone."""
+    name = "only-output-from-instance"
+    if name not in read.options:
+        return []
+    shown = read.number(name, 0)
+    if shown >= instances:
+        message = f"--{name} {shown} of {counted(instances, 'instance')}, which are numbered from 0"
+        return [Finding("output", True, message, f"use 0 to {instances - 1}" if instances > 1 else "use 0")]
+    if instances == 1:
+        return []
+    message = f"--{name} {shown} hides the errors of {counted(instances - 1, 'other instance')}"
+    return [Finding("output", False, message, "leave it out of a first run")]
+
+
+def _words(line: str) -> List[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"a quote is not closed in: {line}", hint="close it, or give the words after --") from error

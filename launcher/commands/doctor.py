@@ -12,27 +12,21 @@ from typing import Any, List, Optional, Tuple
 import click
 from click.core import ParameterSource
 
-from ipulaunch.configs.errors import NotReadyError, UsageError, near_miss
-from ipulaunch.configs.sections import Launch, Training
+from ipulaunch.configs.errors import NotReadyError, UsageError
+from ipulaunch.configs.sections import Launch
+from ipulaunch.configs.wording import some
 from ipulaunch.configs.workloads import SUMMARIES
-from ipulaunch.launcher.commands.run import program_options
-from ipulaunch.launcher.doctor.case import VIPU_PORT, Case, Vipu, with_places
-from ipulaunch.launcher.doctor.check import BOTH, OPENMPI, some
+from ipulaunch.launcher.asked import Asked, Engine, choose_engine
+from ipulaunch.launcher.commands.run import program_options, program_settings
+from ipulaunch.launcher.doctor.case import VIPU_PORT, Case, Place, Vipu, with_places
+from ipulaunch.launcher.doctor.check import BOTH, OPENMPI, POPRUN
 from ipulaunch.launcher.doctor.diagnosis import diagnose
 from ipulaunch.launcher.doctor.report import MOST, as_data, as_text, can_run, lacks
 from ipulaunch.launcher.doctor.world import this_machine
-from ipulaunch.launcher.launch import (
-    PROGRAM,
-    Asked,
-    Engine,
-    choose_engine,
-    launch_program,
-    launch_workload,
-    plan_for,
-    plan_workload,
-)
+from ipulaunch.launcher.earlier_runs import with_resume
+from ipulaunch.launcher.groups import NearMissGroup
+from ipulaunch.launcher.launch import launch_planned, launch_program
 from ipulaunch.launcher.options import (
-    SettingsCommand,
     asked_from,
     engine_from,
     engine_options,
@@ -40,10 +34,12 @@ from ipulaunch.launcher.options import (
     settings_options,
     where_options,
 )
-from ipulaunch.topology import Plan, hostlist
+from ipulaunch.launcher.planning import PROGRAM, named_hosts, plan_program, plan_workload
+from ipulaunch.launcher.settings_command import SettingsCommand
+from ipulaunch.topology import Plan
 
 
-class Doctor(click.Group):
+class Doctor(NearMissGroup):
     """One command for each workload and one for programs; without any, the machine alone."""
 
     def list_commands(self, ctx: click.Context) -> List[str]:
@@ -54,20 +50,13 @@ class Doctor(click.Group):
             return _doctor_workload(name)
         return _doctor_program if name == PROGRAM else None
 
-    def resolve_command(self, ctx: click.Context, args: List[str]) -> Any:
-        is_unknown = args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx)
-        if is_unknown and not ctx.resilient_parsing:
-            hint = near_miss(args[0], self.list_commands(ctx))
-            raise click.UsageError(f"There is no workload {args[0]!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
-
 
 def _report_options(function: Any) -> Any:
     path = click.Path(path_type=Path, readable=False)
     for option in (
         click.option("--verbose", "-v", is_flag=True, help="Show every check of every host."),
-        click.option("--json", "as_json", is_flag=True, help="The findings as JSON."),
-        click.option("--run-dir", type=path, help="Where the run is to lie. Default: below runs/."),
+        click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON."),
+        click.option("--run-dir", type=path, help="Directory that the run would use. Default: a new one in runs/."),
     ):
         function = option(function)
     return function
@@ -75,9 +64,9 @@ def _report_options(function: Any) -> Any:
 
 def _machine_options(function: Any) -> Any:
     options = [
-        click.option("--python", metavar="PATH", help="The Python of the instances."),
-        click.option("--vipu-server-host", metavar="HOST", help="V-IPU controller to reach."),
-        click.option("--vipu-server-port", type=click.IntRange(1, 65535), help="Its port."),
+        click.option("--python", metavar="PATH", help="Python interpreter that the instances would use."),
+        click.option("--vipu-server-host", metavar="HOST", help="Host of the V-IPU controller to reach."),
+        click.option("--vipu-server-port", type=click.IntRange(1, 65535), help="Port of the V-IPU controller."),
         click.option("--vipu-partition", metavar="NAME", help="V-IPU partition to look for."),
     ]
     for option in reversed(options):
@@ -103,12 +92,12 @@ def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any
     case = _case(asked, run_dir)
     if asked.pod is not None or asked.ipus is not None:
         engine = choose_engine(asked.engine, dry_run=False)
-        plan = plan_for(PROGRAM, asked, engine, Launch(), Training(), {}).plan
+        plan = plan_program(asked, engine, Launch()).plan
         case = _planned(case, plan._replace(workload="any workload"), engine, asked.engine is not None)
     elif asked.host_layout or asked.ilds or asked.oversubscribe:
         raise UsageError("a plan is described, and no system is named", hint="give --pod 16, or a workload")
     else:
-        case = case._replace(engines=(asked.engine,) if asked.engine else BOTH, hosts=_named(asked))
+        case = case._replace(engines=(asked.engine,) if asked.engine else BOTH, hosts=named_hosts(asked))
     _show(case, as_json, verbose)
 
 
@@ -131,12 +120,14 @@ def _doctor_workload(workload: str) -> click.Command:
     def doctor(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any) -> None:
         is_chosen = engine_from(values) is not None
         engine = choose_engine(engine_from(values), dry_run=False)
-        resolved = settings_from(workload, values, on_cpus=engine.name == OPENMPI)
+        resolved = with_resume(settings_from(workload, values, on_cpus=engine.name == OPENMPI))
         asked = asked_from(values)
-        plan = plan_workload(resolved, asked, engine).plan
+        planned = plan_workload(resolved, asked, engine)
         with contextlib.suppress(NotReadyError):  # what is not ready is found below
-            launch_workload(resolved, asked, engine, None)
-        case = _planned(_case(asked, run_dir), plan, engine, is_chosen)
+            launch_planned(planned, resolved, asked, engine, None)
+        case = _planned(_case(asked, run_dir), planned.solution.plan, engine, is_chosen)
+        if resolved.settings.device.compile_only:  # poprun is not told of the controller then
+            case = case._replace(vipu=None)
         _show(with_places(case, resolved.settings), as_json, verbose)
 
     return doctor
@@ -149,25 +140,23 @@ def _doctor_workload(workload: str) -> click.Command:
 @program_options
 def _doctor_program(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any) -> None:
     """Whether a PopDist program of your own would run here."""
-    names = ("ipus_per_replica", "num_replicas", "num_instances", "io_bound", "min_cores_per_instance")
-    settings = Launch(**{name: values.pop(name) for name in names})
+    settings = program_settings(values)
     asked = asked_from(values)
     engine = choose_engine(asked.engine, dry_run=False)
-    plan = plan_for(PROGRAM, asked, engine, settings, Training(), {}).plan
+    solution = plan_program(asked, engine, settings)
     with contextlib.suppress(NotReadyError):
-        launch_program((PROGRAM,), asked, engine, settings)
-    case = _planned(_case(asked, run_dir), plan, engine, asked.engine is not None)
+        launch_program(solution, (PROGRAM,), asked, engine)
+    case = _planned(_case(asked, run_dir), solution.plan, engine, asked.engine is not None)
     _show(case._replace(is_own_program=True), as_json, verbose)
 
 
 def _case(asked: Asked, run_dir: Optional[Path]) -> Case:
     """What the options say, before there is a plan."""
-    if asked.python is not None and not asked.python:
-        raise UsageError("--python is empty", hint="is the variable that it came from set?")
     return Case(
         python=asked.python or sys.executable,
         run_dir=None if run_dir is None else run_dir.absolute(),
         vipu=_vipu(asked.poprun),
+        writes=_cache(asked.poprun),
         directory=Path.cwd(),
     )
 
@@ -178,20 +167,17 @@ def _planned(case: Case, plan: Plan, engine: Engine, is_chosen: bool) -> Case:
     return case._replace(plan=plan, engine=engine.name, engines=engines, hosts=hosts)
 
 
+def _cache(poprun: Any) -> Tuple[Place, ...]:
+    path = poprun.get("executable_cache_path")
+    return (Place("executable cache", Path(path).absolute(), "--executable-cache-path", (POPRUN,)),) if path else ()
+
+
 def _vipu(poprun: Any) -> Optional[Vipu]:
     host, partition = poprun.get("vipu_server_host"), poprun.get("vipu_partition")
     if poprun.get("offline_mode") or not (host or partition):
         return None
     port = poprun.get("vipu_server_port") or VIPU_PORT
     return Vipu(host, port, partition, may_create=bool(poprun.get("update_partition")))
-
-
-def _named(asked: Asked) -> Tuple[str, ...]:
-    if asked.hosts is not None and asked.hostfile is not None:
-        raise UsageError("--hosts and --hostfile are both given", hint="give one of them")
-    if asked.hosts is not None:
-        return hostlist.parse(asked.hosts)
-    return hostlist.read_file(asked.hostfile) if asked.hostfile is not None else ()
 
 
 def _show(case: Case, as_json: bool, verbose: bool) -> None:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, Dict
 
 import click
 
+from ipulaunch.configs.secrets import secret_values
 from ipulaunch.launcher.launch import Launch
+from ipulaunch.launcher.redaction import redacted
 from ipulaunch.topology.plan import to_json
 from ipulaunch.topology.solver import Solution
 
 
 def print_launch(launch: Launch, as_json: bool) -> None:
     """The command of a dry run on stdout, alone; notes and warnings on stderr."""
+    command = redacted(launch.command, secret_values(os.environ))
     if as_json:
         data = {
             "engine": launch.engine.name,
-            "argv": list(launch.command.argv),
-            "env": dict(launch.command.env),
+            "argv": list(command.argv),
+            "env": dict(command.env),
             "notes": list(launch.notes),
-            "training": dict(launch.training),
+            "training": {finding.name: finding.text for finding in launch.training},
             **solution_data(launch.solution),
         }
         click.echo(json.dumps(data, indent=1))
@@ -29,7 +33,7 @@ def print_launch(launch: Launch, as_json: bool) -> None:
         click.echo(f"note: {note}", err=True)
     for warning in launch.solution.warnings:
         click.echo(f"warning: {warning}", err=True)
-    click.echo(launch.command.shell())
+    click.echo(command.shell())
 
 
 def solution_data(solution: Solution) -> Dict[str, Any]:

@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 
 from ipulaunch.launcher.commands.status import runs_dir
+from ipulaunch.launcher.earlier_runs import all_runs
 from ipulaunch.launcher.picture import table
-from ipulaunch.launcher.run_states import all_runs, statuses
+from ipulaunch.launcher.run_states import statuses
 
 
 @click.command("ps")
 @runs_dir
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def command(runs_dir: Path, as_json: bool) -> None:
     """List the runs, the newest first."""
     found, notes = statuses([path.absolute() for path in all_runs(runs_dir)])

@@ -7,17 +7,18 @@ from typing import Any
 import click
 
 from ipulaunch.configs.workloads import SUMMARIES
+from ipulaunch.launcher.asked import choose_engine
 from ipulaunch.launcher.commands.output import print_launch
-from ipulaunch.launcher.earlier_runs import with_resume
-from ipulaunch.launcher.launch import choose_engine, launch_workload
+from ipulaunch.launcher.earlier_runs import about_resume, with_resume
+from ipulaunch.launcher.launch import launch_workload
 from ipulaunch.launcher.options import (
-    SettingsCommand,
     asked_from,
     engine_from,
     launch_options,
     settings_from,
     settings_options,
 )
+from ipulaunch.launcher.settings_command import SettingsCommand
 
 
 def make_command(workload: str) -> click.Command:
@@ -30,7 +31,10 @@ def make_command(workload: str) -> click.Command:
         dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
         verbose = values.pop("verbose")
         engine = choose_engine(engine_from(values), dry_run or as_json)
-        resolved = with_resume(settings_from(workload, values, on_cpus=engine.name == "openmpi"))
+        settings = settings_from(workload, values, on_cpus=engine.name == "openmpi")
+        resolved = with_resume(settings)
+        for note in about_resume(settings, resolved):
+            click.echo(f"note: {note}", err=True)
         asked = asked_from(values)
         if dry_run or as_json:
             if run_dir is not None:
@@ -38,11 +42,12 @@ def make_command(workload: str) -> click.Command:
             print_launch(launch_workload(resolved, asked, engine, None), as_json)
             return
         from ipulaunch.launcher.display import make_display
-        from ipulaunch.launcher.running import carry_out, new_run_path
+        from ipulaunch.launcher.run_paths import run_path
+        from ipulaunch.launcher.running import carry_out
 
-        path = new_run_path(workload, run_dir)
-        click.get_current_context().exit(
-            carry_out(launch_workload(resolved, asked, engine, path), path, make_display(verbose))
-        )
+        with run_path(workload, run_dir) as path:
+            launch = launch_workload(resolved, asked, engine, path)
+            code = carry_out(launch, path, make_display(verbose), is_made=run_dir is None)
+        click.get_current_context().exit(code)
 
     return command

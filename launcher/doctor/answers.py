@@ -63,15 +63,24 @@ def keras():
     package = tensorflow.keras.Model.__module__.split(".")[0]
     return getattr(sys.modules[package], "__version__", "") if package != "tensorflow" else tensorflow.keras.__version__
 
+def opencv():
+    import cv2
+    return cv2.__version__
+
 def popdist():
     import popdist
     return getattr(popdist, "__version__", "")
+
+def estimators():
+    import tensorflow
+    tensorflow.estimator.Estimator
+    return ""
 
 def ipu_build():
     from tensorflow.python import ipu
     return ""
 
-for question in (python, project, memory, mpi4py, popdist, tensorflow, keras, ipu_build):
+for question in (python, project, memory, mpi4py, opencv, popdist, tensorflow, keras, estimators, ipu_build):
     ask(question.__name__, question)
 lines.close()
 os._exit(0)

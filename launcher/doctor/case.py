@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any, List, NamedTuple, Optional, Tuple
 
+from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.run_directory import RUNS
-from ipulaunch.launcher.doctor.check import BOTH
-from ipulaunch.launcher.earlier_runs import AUTO
+from ipulaunch.launcher.doctor.check import BOTH, OPENMPI, POPRUN
 from ipulaunch.topology import Plan
 
-MADE_UP, NOT_NAMED = "made up", "not named"
+SYNTHETIC, NOT_NAMED = "synthetic", "not named"
 
 VIPU_PORT = 8090  # poprun's own default
 
@@ -31,6 +31,8 @@ class Place(NamedTuple):
     name: str
     path: Path
     flag: str
+    stops: Tuple[str, ...] = BOTH  # the engines that cannot work without it
+    holds: Tuple[str, ...] = ()  # patterns of files, of each of which there must be one
 
 
 class Case(NamedTuple):
@@ -43,11 +45,12 @@ class Case(NamedTuple):
     run_dir: Optional[Path] = None  # None: a new one below runs/
     writes: Tuple[Place, ...] = ()
     reads: Tuple[Place, ...] = ()
-    samples: str = ""  # MADE_UP or NOT_NAMED, where no directory has them
+    samples: str = ""  # SYNTHETIC or NOT_NAMED, where no directory has them
     hosts: Tuple[str, ...] = ()  # beside this machine
     vipu: Optional[Vipu] = None
     directory: Path = Path()  # where runs/ is
     is_own_program: bool = False  # of the user's, which brings its own libraries
+    needs_estimators: bool = False
 
     @property
     def runs(self) -> Path:
@@ -72,6 +75,14 @@ class Case(NamedTuple):
         return () if self.is_own_program else engines
 
     @property
+    def through_ours(self) -> Tuple[str, ...]:
+        """The engines that start instances through our package.
+
+        A program of the user's own is started as it is by poprun, and through a module of ours by mpirun.
+        """
+        return (*self.ours(POPRUN), OPENMPI)
+
+    @property
     def talks_over_mpi(self) -> bool:
         """A single instance has nobody to talk to."""
         return self.plan is None or self.plan.instances > 1
@@ -88,8 +99,9 @@ def with_places(case: Case, settings: Any) -> Case:
         (training, "resume", "run to resume"),
     ):
         path = getattr(section, name, None)
-        if path and path != AUTO:
-            reads.append(Place(label, Path(path).absolute(), "--" + name.replace("_", "-")))
+        if path:
+            holds = _record_files(training) if name == "data_dir" else ()
+            reads.append(Place(label, Path(path).absolute(), "--" + name.replace("_", "-"), holds=holds))
     writes: List[Place] = []
     for section, name, label in (
         (training, "checkpoint_output_dir", "checkpoints"),
@@ -98,8 +110,23 @@ def with_places(case: Case, settings: Any) -> Case:
         path = getattr(section, name, None)
         if path:
             writes.append(Place(label, Path(path).absolute(), "--" + name.replace("_", "-")))
+    if settings.api != KERAS and settings.estimator.model_dir:
+        # Training makes it, and continues what it holds; an Estimator that is tested has nothing else.
+        model = Place("model directory", Path(settings.estimator.model_dir).absolute(), "--model-dir")
+        (writes if training.training else reads).append(model)
     samples = ""
     if not any(place.name == "data" for place in reads):
         needs_a_name = getattr(data, "dataset_path", "") is None and data.synthetic_data is None
-        samples = NOT_NAMED if needs_a_name else MADE_UP
-    return case._replace(reads=tuple(reads), writes=tuple(writes), samples=samples)
+        samples = NOT_NAMED if needs_a_name else SYNTHETIC
+    return case._replace(
+        reads=tuple(reads),
+        writes=(*case.writes, *writes),
+        samples=samples,
+        needs_estimators=settings.api != KERAS,
+    )
+
+
+def _record_files(training: Any) -> Tuple[str, ...]:
+    """The files of CosmoFlow that a job reads."""
+    splits = {"train": training.training, "validation": training.validation}
+    return tuple(f"{split}/*.tfrecord" for split, is_read in splits.items() if is_read)

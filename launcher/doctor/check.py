@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Sequence, Tuple
+from typing import NamedTuple, Tuple
 
-from ipulaunch.launcher.redaction import MASK, is_secret, redact
+from ipulaunch.configs.secrets import MASK, is_secret
+from ipulaunch.launcher.redaction import redact
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
 
@@ -41,12 +42,6 @@ def amount(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1024
     return f"{size:,.0f} GiB" if size >= 100 else f"{size:.3g} GiB"
-
-
-def some(names: Sequence[str], most: int = 3) -> str:
-    """The first few of several names, and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _plain(text: str) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import List
 
+from ipulaunch.configs.wording import ENABLE_SDK
 from ipulaunch.launcher.doctor.answers import Answer, ask_python
-from ipulaunch.launcher.doctor.case import Case
+from ipulaunch.launcher.doctor.case import SYNTHETIC, Case
 from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, OPENMPI, POPRUN, WARNING, Check
 from ipulaunch.launcher.doctor.memory import check_policy
 from ipulaunch.launcher.doctor.mpi import check_mpi4py
-from ipulaunch.launcher.doctor.sdk import ENABLE
 from ipulaunch.launcher.doctor.sdk import GROUP as ON_IPUS
 from ipulaunch.launcher.doctor.world import World
 
 GROUP = "Python of the instances"
 _TENSORFLOW = "pip install 'ipulaunch[cpu]', or on a POD the SDK's tensorflow and keras wheels"
+_ESTIMATORS = "pip install 'tensorflow<2.16' or the Poplar SDK's, or train with Keras: --api keras, --no-use-estimator"
+_OPENCV = "pip install 'ipulaunch[images]'"
 _WHEELS = "pip install the tensorflow and keras wheels inside the SDK; those of the package index know no IPU"
 
 
@@ -33,6 +35,10 @@ def check_interpreter(case: Case, world: World) -> List[Check]:
     ]
     if not answers.about("tensorflow").error:
         checks.append(_keras(case, answers.about("keras")))
+    if case.needs_estimators and not answers.about("tensorflow").error:
+        checks.append(_estimators(case, answers.about("tensorflow"), answers.about("estimators")))
+    if case.plan is not None and case.plan.workload == "imagenet":
+        checks.append(_opencv(case, answers.about("opencv")))
     if case.looks_at(POPRUN):
         checks += [_popdist(case, answers.about("popdist")), _ipu_build(case, answers.about("ipu_build"))]
     if case.looks_at(OPENMPI):
@@ -51,8 +57,7 @@ def own_version() -> str:
 def _project(case: Case, answer: Answer) -> Check:
     if answer.error:
         fix = f"{case.python} -m pip install ipulaunch, or another --python"
-        # A program of the user's own is started as it is by poprun, and through a module of ours by mpirun.
-        return Check(GROUP, "ipulaunch", MISSING, answer.error, fix, (OPENMPI, *case.ours(POPRUN)))
+        return Check(GROUP, "ipulaunch", MISSING, answer.error, fix, case.through_ours)
     if answer.value != own_version():
         found = f"{answer.value}, and this launcher is {own_version() or 'not installed'}"
         return Check(GROUP, "ipulaunch", MISSING, found, "install the same version in both", case.ours(*BOTH))
@@ -77,9 +82,24 @@ def _keras(case: Case, answer: Answer) -> Check:
     return Check(GROUP, "Keras 2", OK, answer.value)
 
 
+def _estimators(case: Case, tensorflow: Answer, answer: Answer) -> Check:
+    if answer.error:
+        found = f"TensorFlow {tensorflow.value} has none: 2.15 was the last that had them"
+        return Check(GROUP, "Estimators", MISSING, found, _ESTIMATORS, case.ours(*BOTH))
+    return Check(GROUP, "Estimators", OK, f"those of TensorFlow {tensorflow.value}")
+
+
+def _opencv(case: Case, answer: Answer) -> Check:
+    """For the random crops of ImageNet's images, which synthetic ones do without."""
+    if answer.error:
+        stops = () if case.samples == SYNTHETIC else case.ours(*BOTH)
+        return Check(GROUP, "OpenCV", MISSING if stops else WARNING, answer.error, _OPENCV, stops)
+    return Check(GROUP, "OpenCV", OK, answer.value)
+
+
 def _popdist(case: Case, answer: Answer) -> Check:
     if answer.error:
-        fix = f"{ENABLE}; it puts popdist on the PYTHONPATH"
+        fix = f"{ENABLE_SDK}; it puts popdist on the PYTHONPATH"
         return Check(ON_IPUS, "popdist", MISSING, answer.error, fix, case.ours(POPRUN))
     return Check(ON_IPUS, "popdist", OK, answer.value or "can be imported")
 

@@ -1,16 +1,23 @@
-"""What earlier runs have left behind: processes, half-written checkpoints, runs without an end."""
+"""What earlier runs have left behind: processes, memory, sessions, half-written checkpoints, runs without an end."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import time
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
-from ipulaunch.configs.run_directory import RUNS, RunDirectory
-from ipulaunch.configs.wording import counted
+from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.run_directory import RUNS, records_of
+from ipulaunch.configs.wording import counted, some
 from ipulaunch.launcher.doctor.case import Case
-from ipulaunch.launcher.doctor.check import OK, WARNING, Check, some
+from ipulaunch.launcher.doctor.check import OK, WARNING, Check
 from ipulaunch.launcher.doctor.world import World
+from ipulaunch.launcher.earlier_runs import all_runs, newest_first
+from ipulaunch.launcher.endings import attempt_of, read_endings
+from ipulaunch.launcher.run_states import FRESH_S, last_sign
+from ipulaunch.launcher.session_files import left_sessions, place_of_sessions
 
 GROUP = "leftovers"
 _INSTANCE = "ipulaunch.workers"
@@ -39,10 +46,16 @@ class Process(NamedTuple):
 
 
 def check_leftovers(case: Case, world: World) -> List[Check]:
-    """Three kinds, each with how to be rid of it."""
+    """Five kinds, each with how to be rid of it."""
     processes = read_processes(world)
     runs = _runs(case, processes)
-    return [_orphans(processes, world), _half_written(case, runs), _endless(runs)]
+    return [
+        _orphans(processes, world),
+        _half_written(case, runs),
+        _endless(runs),
+        _memory(processes, world),
+        _sessions(world),
+    ]
 
 
 def read_processes(world: World) -> Dict[int, Process]:
@@ -61,8 +74,7 @@ def read_processes(world: World) -> Dict[int, Process]:
 
 
 def _orphans(processes: Dict[int, Process], world: World) -> Check:
-    match = re.search(r"^Uid:\s*(\d+)", world.read("proc/self/status"), re.MULTILINE)
-    user = match[1] if match else ""
+    user = _user(world)
     lost = sorted(
         process.pid
         for process in processes.values()
@@ -87,20 +99,22 @@ def _is_led(process: Process, processes: Dict[int, Process]) -> bool:
 def _runs(case: Case, processes: Dict[int, Process]) -> List[Path]:
     """The newest runs that nothing works on any more."""
     busy = {word for process in processes.values() for word in process.words}
-    found: Dict[Path, float] = {}
+    found: Set[Path] = set()
     for base in {case.directory / RUNS, case.runs}:
-        try:
-            for path in base.iterdir():
-                if RunDirectory(path).job.is_file():  # a program of the user's own writes no end
-                    found[path.absolute()] = path.stat().st_mtime
-        except OSError:
-            continue
-    newest = sorted(found, key=lambda path: found[path], reverse=True)[:_MOST_RUNS]
-    return [path for path in newest if str(path) not in busy]
+        with contextlib.suppress(UsageError):
+            found.update(path.absolute() for path in all_runs(base))
+    return [path for path in newest_first(found)[:_MOST_RUNS] if _is_left(path, busy)]
+
+
+def _is_left(path: Path, busy: Set[str]) -> bool:
+    """Whether nothing works on a run, here or elsewhere, or will; a program of the user's own writes no end."""
+    run = records_of(path)
+    waits = run.path == path and run.submitted.is_file()
+    return run.job.is_file() and not waits and str(run.path) not in busy and time.time() - last_sign(run) >= FRESH_S
 
 
 def _half_written(case: Case, runs: List[Path]) -> Check:
-    places = [RunDirectory(run).checkpoints for run in runs]
+    places = [records_of(run).checkpoints for run in runs]
     places += [place.path for place in case.writes if place.name == "checkpoints"]
     left = [path for place in places for path in sorted(place.glob(".update-*"))]
     if not left:
@@ -118,12 +132,48 @@ def _endless(runs: List[Path]) -> Check:
     return Check(GROUP, "runs", WARNING, found, f"ipulaunch resume {open_ended[0]}, or remove what is not needed")
 
 
-def _has_ended(run: Path) -> bool:
-    instances = list(run.glob("instance-*"))
+def _has_ended(path: Path) -> bool:
+    run = records_of(path)
+    instances = list(run.path.glob("instance-*"))
+    endings = read_endings(run)
+    if endings and endings[-1].attempt == attempt_of(run):
+        return True
     if any((instance / name).is_file() for instance in instances for name in _ENDS):
         return True
     return bool(instances) and all((instance / "done.json").is_file() for instance in instances)
 
 
-def _it(things: List[int]) -> str:
+def _memory(processes: Dict[int, Process], world: World) -> Check:
+    """A launcher that was killed could not remove what its instances shared."""
+    user = _user(world)
+    mine = [process.pid for process in processes.values() if process.user == user]
+    mapped = "\n".join(world.read(f"proc/{pid}/maps") for pid in mine)
+    left, size = [], 0
+    for path in sorted((world.root / "dev" / "shm").glob("sm_segment.*")):  # as Open MPI 5 names them
+        with contextlib.suppress(OSError):
+            about = path.stat()
+            if str(about.st_uid) == user and f"/dev/shm/{path.name}" not in mapped:
+                left.append(path.name)
+                size += about.st_size
+    if not left:
+        return Check(GROUP, "memory", OK, "none that instances of yours shared")
+    found = f"{size / 2**20:.0f} MiB of memory that no process uses: {some(left)} in /dev/shm"
+    return Check(GROUP, "memory", WARNING, found, "while no run of yours is on here: rm /dev/shm/sm_segment.*")
+
+
+def _sessions(world: World) -> Check:
+    base = place_of_sessions(world.environ)
+    left = left_sessions(world.root / base.relative_to(base.anchor))
+    if not left:
+        return Check(GROUP, "sessions", OK, "none of a launcher of yours that was killed")
+    found = f"{counted(len(left), 'session')} whose launcher was killed: {some([str(path) for path in left])}"
+    return Check(GROUP, "sessions", WARNING, found, f"the next run removes {_it(left)}; so does rm -r")
+
+
+def _user(world: World) -> str:
+    match = re.search(r"^Uid:\s*(\d+)", world.read("proc/self/status"), re.MULTILINE)
+    return match[1] if match else ""
+
+
+def _it(things: Sequence[object]) -> str:
     return "it" if len(things) == 1 else "them"

@@ -7,10 +7,10 @@ from typing import List, Optional, Tuple
 
 from ipulaunch.configs.wording import counted
 from ipulaunch.launcher.doctor.case import Case
-from ipulaunch.launcher.doctor.cgroups import tightest
 from ipulaunch.launcher.doctor.check import OK, POPRUN, WARNING, Check, amount
 from ipulaunch.launcher.doctor.cores import GROUP
 from ipulaunch.launcher.doctor.world import World
+from ipulaunch.topology.cgroups import tightest
 
 _FILES, _FILES_EACH = 64, 16  # of mpirun: its own, and pipes and sockets for an instance
 _THREADS_EACH, _THREADS_PER_CORE = 40, 4  # of an instance: TensorFlow's pools
@@ -40,7 +40,7 @@ def _files(case: Case, text: str) -> Check:
 
 def _processes(case: Case, text: str, world: World) -> Check:
     shell, _ = _limit(text, "Max processes")
-    group = tightest(world, "pids", "pids.max", "pids.max")
+    group = tightest("pids", "pids.max", "pids.max", world.root)
     known = [limit for limit in (shell, group) if limit is not None]
     least = min(known) if known else None
     need = case.instances * (_THREADS_EACH + _THREADS_PER_CORE * case.cores)

@@ -8,10 +8,10 @@ from typing import List
 from ipulaunch.configs.wording import counted
 from ipulaunch.launcher.doctor.answers import Answer
 from ipulaunch.launcher.doctor.case import Case
-from ipulaunch.launcher.doctor.cgroups import tightest
 from ipulaunch.launcher.doctor.check import OK, POPRUN, WARNING, Check, amount
 from ipulaunch.launcher.doctor.cores import GROUP
 from ipulaunch.launcher.doctor.world import World
+from ipulaunch.topology.cgroups import tightest
 
 _MIB, _GIB = 1 << 20, 1 << 30
 _INSTANCE = _GIB  # TensorFlow alone takes 400 to 600 MiB
@@ -26,7 +26,7 @@ def check_memory(case: Case, world: World) -> List[Check]:
 
 def _free(case: Case, world: World) -> Check:
     match = re.search(r"^MemAvailable:\s*(\d+) kB", world.read("proc/meminfo"), re.MULTILINE)
-    limit = tightest(world, "memory", "memory.max", "memory.limit_in_bytes")
+    limit = tightest("memory", "memory.max", "memory.limit_in_bytes", world.root)
     free = int(match.group(1)) * 1024 if match else None
     known = [size for size in (free, limit) if size is not None]
     if not known:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
 from ipulaunch.configs.wording import counted
-from ipulaunch.launcher.doctor.case import MADE_UP, NOT_NAMED, Case, Place
+from ipulaunch.launcher.doctor.case import NOT_NAMED, SYNTHETIC, Case, Place
 from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, WARNING, Check, amount
 from ipulaunch.launcher.doctor.world import World
 
@@ -21,14 +21,16 @@ def check_places(case: Case, world: World) -> List[Check]:
     """Every directory that the run writes and reads."""
     checks = [_run_directory(case, world)]
     checks += [
-        _room(place.name, place.path, f"name another place with {place.flag}", case, world) for place in case.writes
+        _room(place, f"name another place with {place.flag}", case, world)
+        for place in case.writes
+        if set(place.stops) & set(case.engines)
     ]
     checks += [_readable(place) for place in case.reads]
     if case.samples == NOT_NAMED:
-        fix = "give --dataset-path, or --synthetic-data cpu for made-up samples"
+        fix = "give --dataset-path, or --synthetic-data cpu for synthetic samples"
         checks.append(Check(GROUP, "data", MISSING, "none are named", fix, BOTH))
-    elif case.samples == MADE_UP:
-        checks.append(Check(GROUP, "data", OK, "made-up samples: nothing to read"))
+    elif case.samples == SYNTHETIC:
+        checks.append(Check(GROUP, "data", OK, "synthetic samples: nothing to read"))
     return checks
 
 
@@ -42,23 +44,24 @@ def _run_directory(case: Case, world: World) -> Check:
     if case.run_dir is not None and _exists(case.run_dir):
         found = f"{case.run_dir} is there already"
         return Check(GROUP, name, MISSING, found, "name one that is not, or leave --run-dir out", BOTH)
-    return _room(name, case.run_dir or case.runs, fix, case, world)
+    return _room(Place(name, case.run_dir or case.runs, "--run-dir"), fix, case, world)
 
 
-def _room(name: str, path: Path, fix: str, case: Case, world: World) -> Check:
+def _room(place: Place, fix: str, case: Case, world: World) -> Check:
     """Whether a directory can be made and written, and has room."""
+    name, path, stops = place.name, place.path, place.stops
     there = nearest(path)
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return Check(GROUP, name, MISSING, f"{there} cannot be written", fix, BOTH)
+        return Check(GROUP, name, MISSING, f"{there} cannot be written", fix, stops)
     try:
         space = world.space(there)
     except OSError as error:
-        return Check(GROUP, name, WARNING, f"{path}: how much room there is cannot be told: {error.strerror}", fix)
+        return Check(GROUP, name, WARNING, f"{path}: the free space is unknown: {error.strerror}", fix)
     found = f"{path}: {amount(space.free)} free{_files(space.files)}"
     files = _FILES + _FILES_EACH * case.instances
     if space.free < _LEAST or (space.files is not None and space.files < files):
         what = "space" if space.free < _LEAST else f"files: a run makes about {files}"
-        return Check(GROUP, name, MISSING, found, f"make room there for {what}; or {fix}", BOTH)
+        return Check(GROUP, name, MISSING, found, f"make room there for {what}; or {fix}", stops)
     if space.free < _ENOUGH:
         return Check(GROUP, name, WARNING, found, f"checkpoints may not fit: make room; or {fix}")
     return Check(GROUP, name, OK, found)
@@ -76,6 +79,9 @@ def _readable(place: Place) -> Check:
         return Check(GROUP, place.name, MISSING, found, fix, BOTH)
     if not os.access(path, os.R_OK | os.X_OK):
         return Check(GROUP, place.name, MISSING, f"{path} cannot be read", f"chmod it, or {fix}", BOTH)
+    for pattern in place.holds:
+        if not any(path.glob(pattern)):
+            return Check(GROUP, place.name, MISSING, f"{path} holds no {pattern}", fix, BOTH)
     count, closed = _look(path)
     if not count:
         return Check(GROUP, place.name, MISSING, f"{path} holds no files", fix, BOTH)

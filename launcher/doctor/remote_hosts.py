@@ -14,16 +14,20 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.configs.wording import some
 from ipulaunch.launcher.doctor.case import Case
-from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, WARNING, Check, clean
+from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, POPRUN, WARNING, Check, clean
 from ipulaunch.launcher.doctor.interpreter import own_version
 from ipulaunch.launcher.doctor.places import nearest
 from ipulaunch.launcher.doctor.world import Output, World
 
 GROUP = "host "  # and its name
+# Inside a job mpirun starts its daemons with the scheduler's own means, where it was built for them.
+_STARTERS = {"SLURM_JOB_ID": "srun", "PBS_NODEFILE": "the task manager of PBS"}
 _SSH = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"]
 _HOST_S, _ALL_S = 20.0, 60.0
 _AT_ONCE = 32
+_MOST_NAMES = 4
 _CLOCK_S = 1.0
 _SSH_FAILED = 255
 _PREFIX = "ipulaunch-doctor "
@@ -57,17 +61,32 @@ _FIXES = (
 class Shared(NamedTuple):
     """What every host is asked about."""
 
-    python: str
+    case: Case
     marker: str  # a file that was just made beside the run; "" where none could be made
     directory: str
     data: str
 
 
 def check_hosts(case: Case, world: World) -> List[Check]:
-    """Every host but this one, in the order they are named."""
-    others = [host for host in case.hosts if not _is_here(host)]
+    """Every host but this one, in the order they are named.
+
+    Inside a job a host that ssh does not reach may take part all the same, and is in doubt only.
+    """
+    starter = next((what for name, what in _STARTERS.items() if world.environ.get(name)), "")
+    return [_in_doubt(check, starter) if starter else check for check in _asked(case, world)]
+
+
+def _in_doubt(check: Check, starter: str) -> Check:
+    if check.name != "ssh" or check.state != MISSING:
+        return check
+    found, fix = f"not checked over ssh: {check.found}", f"none is needed where {starter} reaches it from this job"
+    return check._replace(state=WARNING, found=found, fix=fix, stops=())
+
+
+def _asked(case: Case, world: World) -> List[Check]:
+    others = [host for host in case.hosts if not is_here(host)]
     checks: Dict[str, List[Check]] = {
-        host: [Check(GROUP + host, "ssh", OK, "this machine")] for host in case.hosts if _is_here(host)
+        host: [Check(GROUP + host, "ssh", OK, "this machine")] for host in case.hosts if is_here(host)
     }
     if others and world.find("ssh") is None:
         fix = "install an ssh client; mpirun and poprun start instances on other hosts with it"
@@ -75,16 +94,47 @@ def check_hosts(case: Case, world: World) -> List[Check]:
     directory = nearest(case.runs)
     data = next((str(place.path) for place in case.reads if place.name == "data"), "")
     with _marker(directory) as marker:
-        checks.update(_ask_all(others, Shared(case.python, marker, str(directory), data), world))
+        checks.update(_ask_all(others, Shared(case, marker, str(directory), data), world))
     return [check for host in case.hosts for check in checks[host]]
 
 
-def require_hosts(case: Case, world: World) -> None:
-    """Refuse to start where a host is not ready; for the launcher, before it starts anything."""
-    wrong = [clean(check) for check in check_hosts(case, world) if check.state == MISSING]
+def require_hosts(case: Case, world: World) -> List[str]:
+    """Refuse to start where a host is not ready; for the launcher, before it starts anything.
+
+    Returns what to say of hosts that are in doubt.
+    """
+    checks = [clean(check) for check in check_hosts(case, world)]
+    wrong = [check for check in checks if _is_trouble(check, case)]
     if wrong:
         lines = [f"{check.group}: {check.name}: {check.found}" for check in wrong]
         raise NotReadyError("; ".join(lines), hint=wrong[0].fix)
+    doubts = [check for check in checks if check.name == "ssh" and check.state == WARNING]
+    return [f"{some([check.group for check in doubts], _MOST_NAMES)}: {doubts[0].found}"] if doubts else []
+
+
+def unready_hosts(case: Case, world: World) -> Dict[str, str]:
+    """The hosts that could not take part now, and what is wrong with each first.
+
+    What poprun takes to the hosts, and what a program of the user's needs there, ssh does not show: of these only
+    silence tells something.
+    """
+    only_silence = case.engine == POPRUN or case.is_own_program
+    wrong: Dict[str, str] = {}
+    for check in map(clean, check_hosts(case, world)):
+        if _is_trouble(check, case) and (check.name == "ssh" or not only_silence):
+            what = "does not answer" if check.name == "ssh" else f"is not ready: {check.name}"
+            wrong.setdefault(check.group[len(GROUP) :], f"{what} ({check.found})")
+    return wrong
+
+
+def _is_trouble(check: Check, case: Case) -> bool:
+    return check.state == MISSING and case.engine in check.stops
+
+
+def is_here(host: str) -> bool:
+    """Whether this is a name of the machine we run on."""
+    name = platform.node()
+    return host in ("localhost", "127.0.0.1", name, name.split(".")[0])
 
 
 def _ask_all(hosts: List[str], shared: Shared, world: World) -> Dict[str, List[Check]]:
@@ -102,16 +152,20 @@ def _ask_all(hosts: List[str], shared: Shared, world: World) -> Dict[str, List[C
             checks[host] = ask_host(host, shared, world, min(_HOST_S, max(1.0, deadline - time.monotonic())))
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(_AT_ONCE, len(hosts)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()) + 1)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()) + 1)
+    finally:
+        waiting.clear()  # whoever is interrupted asks nobody any more
     return dict(checks)
 
 
 def ask_host(host: str, shared: Shared, world: World, timeout_s: float) -> List[Check]:
     """One host: reachable without a password, the same Python, version, directories and time."""
-    words = [shared.python, "-", shared.marker, shared.directory, shared.data]
+    case = shared.case
+    words = [case.python, "-", shared.marker, shared.directory, shared.data]
     said = world.run([*_SSH, host, " ".join(map(shlex.quote, words))], timeout_s, _QUESTION)
     now = world.clock()
     group = GROUP + host
@@ -121,15 +175,15 @@ def ask_host(host: str, shared: Shared, world: World, timeout_s: float) -> List[
     reachable = Check(group, "ssh", OK, "by ssh, without a password")
     answer = _read(said)
     if answer is None:
-        found = f"{shared.python}: {said.last_line or f'exit code {said.code}'}"
+        found = f"{case.python}: {said.last_line or f'exit code {said.code}'}"
         fix = (
             "the same Python must be under the same path on every host: a shared file system, or the same installation"
         )
-        return [reachable, Check(group, "Python", MISSING, found, fix, BOTH)]
+        return [reachable, Check(group, "Python", MISSING, found, fix, case.through_ours)]
     return [
         reachable,
-        Check(group, "Python", OK, f"{answer.get('python')}: {shared.python}"),
-        _version(group, str(answer.get("version", ""))),
+        Check(group, "Python", OK, f"{answer.get('python')}: {case.python}"),
+        _version(group, case, str(answer.get("version", ""))),
         _directory(group, shared, answer),
         *_data(group, shared, answer),
         _clock(group, answer, now),
@@ -151,25 +205,29 @@ def _read(said: Output) -> Optional[Dict[str, Any]]:
     return None
 
 
-def _version(group: str, theirs: str) -> Check:
+def _version(group: str, case: Case, theirs: str) -> Check:
     if not theirs:
-        return Check(group, "ipulaunch", MISSING, "not installed there", "install it in that Python", BOTH)
+        fix = "install it in that Python"
+        return Check(group, "ipulaunch", MISSING, "not installed there", fix, case.through_ours)
     if theirs != own_version():
         found = f"{theirs}, and here {own_version()}"
-        return Check(group, "ipulaunch", MISSING, found, "install the same version on every host", BOTH)
+        return Check(group, "ipulaunch", MISSING, found, "install the same version on every host", case.ours(*BOTH))
     return Check(group, "ipulaunch", OK, theirs)
 
 
 def _directory(group: str, shared: Shared, answer: Dict[str, Any]) -> Check:
     fix = "put the run on a file system that all hosts share, with --run-dir"
+    stops = shared.case.ours(*BOTH)
     if not answer.get("directory"):
-        return Check(group, "run directory", MISSING, f"{shared.directory} is not there", fix, BOTH)
+        return Check(group, "run directory", MISSING, f"{shared.directory} is not there", fix, stops)
     if not shared.marker:
-        found = f"{shared.directory} is there; whether it is the same cannot be told: nothing can be written in it"
+        found = (
+            f"{shared.directory} exists, but may be another one: nothing can be written in it, so this was not checked"
+        )
         return Check(group, "run directory", WARNING, found, fix)
     if not answer.get("marker"):
         found = f"{shared.directory} is there, and is not the same as here"
-        return Check(group, "run directory", MISSING, found, fix, BOTH)
+        return Check(group, "run directory", MISSING, found, fix, stops)
     return Check(group, "run directory", OK, f"{shared.directory} is shared")
 
 
@@ -189,15 +247,10 @@ def _clock(group: str, answer: Dict[str, Any], now: float) -> Check:
     apart = theirs - now
     if abs(apart) > _CLOCK_S:
         found = (
-            f"{abs(apart):.1f} s {'ahead' if apart > 0 else 'behind'}: the first failure of a run may be told wrongly"
+            f"{abs(apart):.1f} s {'ahead' if apart > 0 else 'behind'}: the wrong failure may be reported as the first"
         )
         return Check(group, "clock", WARNING, found, "keep the clocks set with chrony or ntp")
     return Check(group, "clock", OK, f"within {_CLOCK_S:.0f} s of this one")
-
-
-def _is_here(host: str) -> bool:
-    name = platform.node()
-    return host in ("localhost", "127.0.0.1", name, name.split(".")[0])
 
 
 @contextlib.contextmanager

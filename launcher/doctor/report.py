@@ -6,9 +6,9 @@ from typing import Any, Dict, Iterable, List, Optional
 
 import click
 
-from ipulaunch.configs.wording import counted
+from ipulaunch.configs.wording import counted, some
 from ipulaunch.launcher.doctor.case import Case
-from ipulaunch.launcher.doctor.check import MISSING, OK, WARNING, Check, some
+from ipulaunch.launcher.doctor.check import MISSING, OK, WARNING, Check
 from ipulaunch.launcher.doctor.remote_hosts import GROUP as HOST
 
 MOST = 8  # things that are missing, named in one line
@@ -53,7 +53,7 @@ def as_data(case: Case, checks: List[Check]) -> Dict[str, Any]:
                 "group": check.group,
                 "name": check.name,
                 "state": check.state,
-                "needed": is_needed(check, case),
+                "stops_the_plan": check.state == MISSING and is_needed(check, case),
                 "found": check.found,
                 "fix": check.fix,
             }

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import List, Tuple
 
+from ipulaunch.configs.wording import ENABLE_SDK
 from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import MISSING, OK, POPRUN, WARNING, Check
 from ipulaunch.launcher.doctor.world import World
 from ipulaunch.launcher.poprun_options import NEWEST
 
 GROUP = "poprun, on IPUs"
-ENABLE = "source <sdk>/enable.sh of the Poplar SDK"
 _FIRST = (2, 6)  # that our workers know
 _TIMEOUT_S = 20.0
 
@@ -27,11 +27,11 @@ def _enabled(world: World) -> Check:
     if not place:
         if world.find(POPRUN):  # poprun works from its own directory; Python may not find popdist
             found = "POPLAR_SDK_ENABLED is not set, and there is a poprun"
-            return Check(GROUP, "SDK", WARNING, found, ENABLE)
-        return Check(GROUP, "SDK", MISSING, "not enabled: POPLAR_SDK_ENABLED is not set", ENABLE, (POPRUN,))
+            return Check(GROUP, "SDK", WARNING, found, ENABLE_SDK)
+        return Check(GROUP, "SDK", MISSING, "not enabled: POPLAR_SDK_ENABLED is not set", ENABLE_SDK, (POPRUN,))
     if place.startswith("/") and not (world.root / place.lstrip("/")).exists():
         found = f"POPLAR_SDK_ENABLED names {place}, which is not there"
-        return Check(GROUP, "SDK", MISSING, found, f"{ENABLE} in a new shell", (POPRUN,))
+        return Check(GROUP, "SDK", MISSING, found, f"{ENABLE_SDK} in a new shell", (POPRUN,))
     match = re.search(r"poplar_sdk[^/]*?-(\d+\.\d+\.\d+)", place)
     if not match:
         return Check(GROUP, "SDK", OK, f"enabled: {place}")
@@ -41,11 +41,11 @@ def _enabled(world: World) -> Check:
 def _poprun(world: World) -> Check:
     path = world.find(POPRUN)
     if path is None:
-        return Check(GROUP, "poprun", MISSING, "not on the PATH", ENABLE, (POPRUN,))
+        return Check(GROUP, "poprun", MISSING, "not on the PATH", ENABLE_SDK, (POPRUN,))
     said = world.run([path, "--version"], _TIMEOUT_S)
     if said.code != 0:
         found = f"{path} --version: {said.last_line or f'exit code {said.code}'}"
-        return Check(GROUP, "poprun", MISSING, found, f"{ENABLE} again; it sets the library paths too", (POPRUN,))
+        return Check(GROUP, "poprun", MISSING, found, f"{ENABLE_SDK} again; it sets the library paths too", (POPRUN,))
     match = re.search(r"\d+\.\d+\.\d+", said.out + said.err)
     if not match:
         return Check(GROUP, "poprun", OK, f"{path}, which does not say its version")

@@ -6,9 +6,8 @@ from typing import NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.sites import Site
 from ipulaunch.launcher.schedulers.names import Word
+from ipulaunch.launcher.schedulers.variables import SecretKey
 from ipulaunch.topology import Plan
-
-STOPPED = 75  # exit code of a run that was asked to stop and has written a checkpoint
 
 
 class Wishes(NamedTuple):
@@ -26,7 +25,15 @@ class Wishes(NamedTuple):
     namespace: Optional[str] = None
     volumes: Tuple[str, ...] = ()
     lead_s: int = 120  # between being asked to stop and the limit of time
+    nodes: Optional[int] = None  # as many hosts as were asked for, if any were
     nodelist: Optional[str] = None  # hosts that are asked for by name
+    sent: Tuple[str, ...] = ()  # names of variables whose values the job gets from where it is submitted
+    secrets: Tuple[SecretKey, ...] = ()
+
+    @property
+    def asked_after_s(self) -> Optional[int]:
+        """When the job is asked to stop, from its start on; None without a limit of time."""
+        return None if self.time_s is None else self.time_s - self.lead_s
 
 
 class ClusterJob(NamedTuple):

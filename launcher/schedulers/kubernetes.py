@@ -6,14 +6,14 @@ import json
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ipulaunch.configs.errors import JobError, PlanError, UsageError
+from ipulaunch.configs.errors import JobError, NotReadyError, PlanError, StoppedError, UsageError
 from ipulaunch.configs.manifest import manifest_text
 from ipulaunch.launcher.schedulers import script
-from ipulaunch.launcher.schedulers.job import STOPPED, ClusterJob
+from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, plain
 from ipulaunch.launcher.schedulers.record import Submitted
-from ipulaunch.launcher.schedulers.scheduler import DONE, FAILED, RUNNING, UNKNOWN, WAITING, JobState, Scheduler
-from ipulaunch.launcher.schedulers.tools import Answer, ask, must
+from ipulaunch.launcher.schedulers.scheduler import DONE, FAILED, RUNNING, UNKNOWN, WAITING, JobState, Looked, Scheduler
+from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, Answer, UnknownJob, ask, must, refuse
 
 _MOST_IPUS = 64  # R15: the operator makes no larger partitions
 _LONGEST_NAME = 50  # the operators add words such as -worker-0
@@ -55,14 +55,15 @@ def _ipu_job(job: ClusterJob) -> Dict[str, Any]:
     if ipus & (ipus - 1):
         raise PlanError(f"{ipus} IPUs are not a power of two, as partitions of the IPU Operator are (R15)")
     if job.hosts > 1:
+        instead = "leave --nodes out" if job.wishes.nodes else "use --nodes 1, or a site without hosts.ipus_per_host"
         raise PlanError(
             f"{job.hosts} hosts, and an IPUJob is written for 1 worker Pod (R15)",
-            hint=f"leave --nodes out: one Pod can have up to {_MOST_IPUS} IPUs",
+            hint=f"{instead}: one Pod can have up to {_MOST_IPUS} IPUs",
         )
     container = {**_container(job, _shell(job, None)), "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}
     pod = {**_pod(job, container), "hostIPC": True}
-    if job.wishes.time_s is not None:
-        pod["activeDeadlineSeconds"] = job.wishes.time_s
+    if job.wishes.asked_after_s is not None:
+        pod["activeDeadlineSeconds"] = job.wishes.asked_after_s
     return {
         "jobInstances": 1,
         "ipusPerJobInstance": str(ipus),
@@ -73,14 +74,18 @@ def _ipu_job(job: ClusterJob) -> Dict[str, Any]:
 
 def _plain_job(job: ClusterJob) -> Dict[str, Any]:
     spec: Dict[str, Any] = {"backoffLimit": 0}
+    pod = _pod(job, _container(job, _shell(job, None)))
+    limited = pod if job.wishes.requeue else spec  # each Pod has the time for itself where others may follow
+    if job.wishes.asked_after_s is not None:
+        limited["activeDeadlineSeconds"] = job.wishes.asked_after_s
     if job.wishes.requeue:
-        # A run that was stopped with a checkpoint is started again; one that failed is not.
-        stopped = {"onExitCodes": {"operator": "In", "values": [STOPPED]}, "action": "Ignore"}
-        failed = {"onExitCodes": {"operator": "NotIn", "values": [STOPPED]}, "action": "FailJob"}
-        spec = {"backoffLimit": 6, "podFailurePolicy": {"rules": [stopped, failed]}}
-    if job.wishes.time_s is not None:
-        spec["activeDeadlineSeconds"] = job.wishes.time_s
-    return {**spec, "template": {"spec": _pod(job, _container(job, _shell(job, None)))}}
+        # The first rule that fits counts. A Pod that is lost with its node is started again, and so is a run that was
+        # stopped; one that failed is not.
+        lost = {"onPodConditions": [{"type": "DisruptionTarget"}], "action": "Ignore"}
+        stopped = {"onExitCodes": {"operator": "In", "values": [StoppedError.exit_code]}, "action": "Ignore"}
+        failed = {"onExitCodes": {"operator": "NotIn", "values": [StoppedError.exit_code]}, "action": "FailJob"}
+        spec = {"backoffLimit": 6, "podFailurePolicy": {"rules": [lost, stopped, failed]}}
+    return {**spec, "template": {"spec": pod}}
 
 
 def _mpi_job(job: ClusterJob) -> Dict[str, Any]:
@@ -90,11 +95,14 @@ def _mpi_job(job: ClusterJob) -> Dict[str, Any]:
             hint="give --volume CLAIM:/path, with the run in it",
         )
     policy: Dict[str, Any] = {"cleanPodPolicy": "Running", "backoffLimit": 0}
-    if job.wishes.time_s is not None:
-        policy["activeDeadlineSeconds"] = job.wishes.time_s
-    launcher = _container(job, _shell(job, Expression("--hostfile=/etc/mpi/hostfile")))
-    # Workers have no command: the operator starts their sshd.
-    worker = {name: value for name, value in _container(job, "").items() if name not in ("command", "args")}
+    if job.wishes.asked_after_s is not None:
+        policy["activeDeadlineSeconds"] = job.wishes.asked_after_s
+    # The launcher has a core of its own, from which it cannot tell those of the workers.
+    layout = f"--host-layout=1x{job.plan.instances_per_host * job.cores_per_instance}"
+    told = job._replace(first=(*job.first, layout), again=(*job.again, layout))
+    launcher = _container(job, _shell(told, Expression("--hostfile=/etc/mpi/hostfile")))
+    # Workers have no command: the operator starts their sshd. Variables come to them through mpirun.
+    worker = {name: value for name, value in _container(job, "").items() if name not in ("command", "args", "env")}
     small = {**launcher, "resources": {"limits": {"cpu": 1}}}
     return {
         "slotsPerWorker": job.plan.instances_per_host,
@@ -131,14 +139,25 @@ def _container(job: ClusterJob, shell: str) -> Dict[str, Any]:
     mounts = [{"name": "devshm", "mountPath": "/dev/shm"}]
     for index, (_, path) in enumerate(map(volume, job.wishes.volumes)):
         mounts.append({"name": f"volume-{index}", "mountPath": path})
-    return {
+    container: Dict[str, Any] = {
         "name": "ipulaunch",
         "image": plain("image", job.wishes.image, "--container-image"),
         "command": ["/bin/bash", "-c", "--"],
-        "args": [shell],
+        "args": [_for_the_shell(shell)],
         "resources": {"limits": limits},
         "volumeMounts": mounts,
     }
+    if job.wishes.secrets:
+        container["env"] = [
+            {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+            for name, secret, key in job.wishes.secrets
+        ]
+    return container
+
+
+def _for_the_shell(text: str) -> str:
+    """The text with its $ doubled where Kubernetes would take it for its own: it replaces $(NAME) and $$."""
+    return re.sub(r"\$(?=\$|\(\w+\))", "$$", text)
 
 
 def _pod(job: ClusterJob, container: Mapping[str, Any]) -> Dict[str, Any]:
@@ -162,24 +181,32 @@ def volume(text: str) -> Sequence[str]:
 
 def submit(path: str) -> Mapping[str, str]:
     """Create the job; `create` and not `apply`, which would change a job of the same name."""
-    printed = must(["kubectl", "create", f"--filename={path}", "--output=json"], "the job")
+    printed = must(["kubectl", "create", f"--filename={path}", "--output=json"], "the job", SUBMIT_ELSEWHERE)
     try:
         data = json.loads(printed)
         names = data["metadata"]
         found = {"id": names["name"], "kind": data["kind"], "namespace": names["namespace"], "uid": names["uid"]}
     except (ValueError, KeyError, TypeError) as error:
-        raise JobError(f"kubectl took the job and did not say which it is: {error}") from error
+        hint = "look for it with kubectl get"
+        raise UnknownJob(f"kubectl took the job and did not say which it is: {error}", hint=hint) from error
     return {name: str(value) for name, value in found.items()}
 
 
-def look(jobs: Sequence[Submitted]) -> Dict[str, JobState]:
+def look(jobs: Sequence[Submitted]) -> Looked:
     """The jobs that are still known, and are the same ones."""
-    found = {}
+    found: Dict[str, JobState] = {}
+    notes: List[str] = []
     for job in jobs:
-        data = _object(job, job.kind, job.id)
-        if data is not None and data["metadata"].get("uid") == job.uid:
-            found[job.id] = _ipu_state(job) if job.kind == "IPUJob" else _state(data)
-    return found
+        try:
+            data = _object(job, job.kind, job.id)
+            if data is not None and data["metadata"].get("uid") == job.uid:
+                found[job.id] = _ipu_state(job) if job.kind == "IPUJob" else _state(data)
+        except JobError as error:
+            notes.append(error.message)
+        except NotReadyError as error:  # nobody answers, for the next job neither
+            notes.append(error.message)
+            break
+    return Looked(found, tuple(notes))
 
 
 def _state(data: Mapping[str, Any]) -> JobState:
@@ -201,13 +228,15 @@ def _ipu_state(job: Submitted) -> JobState:
 
 def _object(job: Submitted, kind: str, name: str) -> Optional[Dict[str, Any]]:
     answer: Answer = ask(["kubectl", "get", kind, name, f"--namespace={job.namespace}", "--output=json"])
+    if answer.code and ("NotFound" in answer.err or "not found" in answer.err):
+        return None
+    if answer.code:
+        refuse("kubectl", f"to say how {kind} {name} is", answer)
     try:
         data = json.loads(answer.out)
     except ValueError:
         data = None
-    if answer.code or not isinstance(data, dict) or not isinstance(data.get("metadata"), dict):
-        if "NotFound" in answer.err or "not found" in answer.err:
-            return None
+    if not isinstance(data, dict) or not isinstance(data.get("metadata"), dict):
         raise JobError(f"kubectl does not say how {kind} {name} is: {answer.words}")
     return data
 

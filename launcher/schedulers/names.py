@@ -7,6 +7,7 @@ import shlex
 from typing import Union
 
 from ipulaunch.configs.errors import UsageError
+from ipulaunch.launcher.redaction import refuse_secret
 
 # Kind of name, what it looks like, and how that is said.
 _PATTERNS = {
@@ -18,6 +19,12 @@ _PATTERNS = {
     "file": (r"[~/A-Za-z0-9][A-Za-z0-9._/+@=,~-]*", "a path of letters, digits and ._/+@=,~-"),
     "module": (r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,127}", "a module such as python/3.8"),
     "dns": (r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "small letters, digits and dashes, at most 63"),
+    "variable": (r"[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of a variable: letters, digits and underscores"),
+    "secret": (
+        r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?",
+        "SECRET/KEY, the Secret in small letters, digits, dots, dashes",
+    ),
+    "key": (r"[A-Za-z0-9._-]{1,253}", "SECRET/KEY, the key in letters, digits, dots, dashes and underscores"),
     "quantity": (r"[0-9]{1,9}(\.[0-9]{1,3})?(Ki|Mi|Gi|Ti|k|M|G|T)?", "an amount such as 200Gi"),
     "directive": (r"-{1,2}[A-Za-z][A-Za-z0-9 ._/+@=,:%-]{0,255}", "an option of the scheduler such as --qos=high"),
     "partition": (r"[A-Za-z0-9](?:[A-Za-z0-9._-]|\{job_id\}){0,127}", "a name, in which {job_id} is the job's number"),
@@ -36,6 +43,7 @@ def plain(kind: str, value: str, what: str) -> str:
     pattern, meant = _PATTERNS[kind]
     if not re.fullmatch(pattern, value, re.ASCII):
         raise UsageError(f"{what} {value!r} is refused", hint=f"expected {meant}")
+    refuse_secret(value, what)
     return value
 
 
@@ -43,6 +51,7 @@ def one_line(text: str, what: str) -> str:
     """The text, if it is one line that can be seen whole."""
     if not text.isprintable():
         raise UsageError(f"{what} {text!r} is refused", hint="expected one line, without control characters")
+    refuse_secret(text, what)
     return text
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Mapping, Optional, Sequence
 
-from ipulaunch.configs.errors import JobError, UsageError
+from ipulaunch.configs.errors import JobError, StoppedError, UsageError
 from ipulaunch.launcher.schedulers import script, time_limit
-from ipulaunch.launcher.schedulers.job import STOPPED as STOPPED_CODE
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, plain, quoted
 from ipulaunch.launcher.schedulers.record import Submitted
@@ -21,9 +20,10 @@ from ipulaunch.launcher.schedulers.scheduler import (
     UNKNOWN,
     WAITING,
     JobState,
+    Looked,
     Scheduler,
 )
-from ipulaunch.launcher.schedulers.tools import ask, must
+from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, UnknownJob, ask, must
 
 STATES = {
     "Q": WAITING,
@@ -38,7 +38,8 @@ STATES = {
     "E": ENDING,
 }
 _ENDED = ("F", "C", "X")
-_EXITS = {"0": DONE, str(STOPPED_CODE): STOPPED, "271": CANCELLED, "265": CANCELLED}  # 256 + the signal of qdel
+# 256 + the signal of qdel
+_EXITS = {"0": DONE, str(StoppedError.exit_code): STOPPED, "271": CANCELLED, "265": CANCELLED}
 _MAIL = {"BEGIN": "b", "END": "e", "FAIL": "a", "ALL": "abe", "NONE": "n"}
 
 
@@ -47,11 +48,16 @@ def render(job: ClusterJob) -> str:
     # The file names a host once for each mpiproc that was asked for, which is one.
     hosts = Expression('--hostfile="$PBS_NODEFILE"') if job.hosts > 1 else None
     timer: List[str] = []
-    if job.wishes.time_s is not None:
-        before = max(1, job.wishes.time_s - job.wishes.lead_s)
+    if job.wishes.asked_after_s is not None:
         timer = [
             "# PBS sends nothing before the limit of time.",
-            f'(sleep {before} && kill -USR1 "$$") >/dev/null 2>&1 &',
+            "(",
+            "  trap 'kill \"$!\"; exit' TERM",
+            f"  sleep {job.wishes.asked_after_s} &",
+            '  wait "$!" && kill -USR1 "$$"',
+            ") >/dev/null 2>&1 &",
+            "timer=$!",
+            "trap 'kill \"$timer\" 2>/dev/null' EXIT",
             "",
         ]
     lines = [
@@ -60,35 +66,37 @@ def render(job: ClusterJob) -> str:
         script.about(job),
         script.CHECKER,
         "",
-        f"cd {quoted(plain('path', job.work_dir, 'the working directory'))} || exit 4",
+        f"cd {quoted(job.work_dir)} || exit 4",
         "",
         *script.environment(job),
         *script.choice(job, hosts, "${PBS_JOBID%%.*}"),
         # Only operators may put a job into the queue again, so it says what its owner can do.
-        *script.waiting(['echo "stopped with a checkpoint; to continue: qsub $run/job.sh"'], timer),
+        *script.waiting(['echo "stopped; to continue: qsub $run/job.sh"'], timer),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _directives(job: ClusterJob) -> List[str]:
+    script.require_plain_places(job)
     wishes, found = job.wishes, [f"-N {plain('name', job.plan.workload, 'the name of the job')}"]
 
-    def add(option: str, kind: str, value: Optional[str]) -> None:
+    def add(option: str, kind: str, value: Optional[str], flag: str) -> None:
         if value is not None:
-            found.append(f"{option} {plain(kind, value, option)}")
+            found.append(f"{option} {plain(kind, value, flag)}")
 
-    add("-A", "name", wishes.account)
-    add("-q", "name", wishes.partition)
+    add("-A", "name", wishes.account, "--account")
+    add("-q", "name", wishes.partition, "--partition")
     cores = job.plan.instances_per_host * job.cores_per_instance
     found.append(f"-l select={job.hosts}:ncpus={cores}:mpiprocs=1")
     found.append("-l place=scatter" if job.is_rehearsal else "-l place=scatter:excl")
     if wishes.time_s is not None:
         found.append(f"-l walltime={time_limit.for_pbs(wishes.time_s)}")
-    found.append("-j oe")
-    add("-o", "path", f"{job.run}/scheduler.log")
+    found += ["-j oe", f"-o {job.run}/scheduler.log"]
     if wishes.requeue is not None:
         found.append("-r y" if wishes.requeue else "-r n")
-    add("-M", "mail", wishes.mail_user)
+    if wishes.sent:  # a PBS job begins with nothing of our environment; qsub looks the values up
+        found.append(f"-v {','.join(wishes.sent)}")
+    add("-M", "mail", wishes.mail_user, "--mail-user")
     if wishes.mail_types:
         found.append(f"-m {_mail(wishes.mail_types)}")
     return [*found, *(plain("directive", text, "--directive") for text in wishes.directives)]
@@ -104,15 +112,19 @@ def _mail(types: Sequence[str]) -> str:
 
 def submit(path: str) -> Mapping[str, str]:
     """Hand the script over."""
-    printed = must(["qsub", path], "the job").strip()
-    if not re.fullmatch(r"\d+(\[\])?(\.[\w.-]+)?", printed, re.ASCII):
-        raise JobError(f"qsub took the job and said {printed!r}, which is no job id", hint="look for it with qstat")
-    return {"id": printed}
+    printed = must(["qsub", path], "the job", SUBMIT_ELSEWHERE).strip()
+    number = printed.rpartition("\n")[2].strip()
+    if not re.fullmatch(r"\d+(\[\])?(\.[\w.-]+)?", number, re.ASCII):
+        raise UnknownJob(f"qsub took the job and said {printed!r}, which is no job id", hint="look for it with qstat")
+    return {"id": number}
 
 
-def look(jobs: Sequence[Submitted]) -> Dict[str, JobState]:
+def look(jobs: Sequence[Submitted]) -> Looked:
     """The jobs, those that have ended among them."""
-    text = ask(["qstat", "-x", "-f", *(job.id for job in jobs)]).out.replace("\n\t", "")
+    answer = ask(["qstat", "-x", "-f", *(job.id for job in jobs)])
+    if answer.code and "Unknown Job" not in answer.err:  # what a job that is forgotten gets
+        raise JobError(f"qstat does not answer: {answer.words}")
+    text = answer.out.replace("\n\t", "")
     found: Dict[str, JobState] = {}
     for part in re.split(r"^Job Id: *", text, flags=re.MULTILINE)[1:]:
         number, _, rest = part.partition("\n")
@@ -123,7 +135,7 @@ def look(jobs: Sequence[Submitted]) -> Dict[str, JobState]:
         else:
             where = ",".join(dict.fromkeys(re.findall(r"([\w.-]+)/\d", fields.get("exec_host", ""))))
             found[number.strip()] = JobState(STATES.get(state, UNKNOWN), state, where)
-    return {job.id: found[job.id] for job in jobs if job.id in found}
+    return Looked({job.id: found[job.id] for job in jobs if job.id in found})
 
 
 def cancel(job: Submitted) -> None:

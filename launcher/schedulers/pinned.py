@@ -9,7 +9,7 @@ from ipulaunch.configs.job import set_options
 from ipulaunch.configs.schema import leaves, plain_value, value_of
 from ipulaunch.configs.sites import Site
 from ipulaunch.configs.workloads import Resolved
-from ipulaunch.launcher.launch import Asked, Engine
+from ipulaunch.launcher.asked import FLAGS, Asked, Engine, poprun_below
 from ipulaunch.launcher.schedulers.names import plain
 from ipulaunch.topology import Plan
 
@@ -31,15 +31,16 @@ def at_site(asked: Asked, site: Site, hosts: int, engine: Engine) -> Asked:
     if engine.name == "poprun":
         vipu = {f"vipu_{field.name}": getattr(site.vipu, field.name) for field in dataclasses.fields(site.vipu)}
         subnet = site.network.subnet if hosts > 1 else None
-        for name, value in {**vipu, "host_subnet": subnet}.items():
+        for name, value in {**poprun_below(poprun, vipu), "host_subnet": subnet}.items():
             if poprun.get(name) is None:
                 poprun[name] = value
     mpi = asked.mpi_global_args
-    if hosts > 1 and site.network.interface and not mpi:
+    if hosts > 1 and site.network.interface and not any("_if_include" in text for text in mpi):
         interface = plain("name", site.network.interface, "the network interface")
-        mpi = (f"--mca btl_tcp_if_include {interface}",)
+        network = f"--mca btl_tcp_if_include {interface}"
         if engine.name == "poprun":  # Open MPI 5, which a rehearsal may have, names the second one otherwise
-            mpi = (f"{mpi[0]} --mca oob_tcp_if_include {interface}",)
+            network += f" --mca oob_tcp_if_include {interface}"
+        mpi = (*mpi, network)
     return asked._replace(poprun=poprun, mpi_global_args=mpi)
 
 
@@ -117,7 +118,7 @@ def _launch_options(asked: Asked) -> List[str]:
 
 
 def _flag(name: str, value: Any) -> Any:
-    return value or None if name in ("offline_mode", "print_topology") else value
+    return value or None if name in FLAGS else value
 
 
 def _partition(name: str, value: Optional[str]) -> Optional[str]:

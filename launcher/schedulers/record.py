@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-import time
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, Mapping, NamedTuple, Optional
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.configs.run_directory import write_whole
+from ipulaunch.configs.run_directory import RunDirectory, write_whole
 from ipulaunch.configs.sites import SCHEDULERS
+from ipulaunch.configs.untrusted import parse_json, read_text
+from ipulaunch.configs.wording import utc
 
 _FORMAT = 1
-FILE = "job.json"
+_IDS = {"slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID"}
+_INTERACTIVE = {("SLURM_JOB_NAME", "interactive"), ("PBS_ENVIRONMENT", "PBS_INTERACTIVE")}
+_WORD = r"([\w.][\w.:\[\]-]{0,255})?"  # also a time
 
 
 class Submitted(NamedTuple):
@@ -31,29 +35,40 @@ class Submitted(NamedTuple):
     cancelled: str = ""  # UTC, where we cancelled it: some schedulers forget such jobs
 
 
-def now() -> str:
-    """The time, as records have it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
 def write(run: Path, job: Submitted) -> None:
     """Leave the record in the run directory."""
-    write_whole(run / FILE, json.dumps({"format": _FORMAT, **job._asdict()}, indent=1) + "\n")
+    write_whole(RunDirectory(run).submitted, json.dumps({"format": _FORMAT, **job._asdict()}, indent=1) + "\n")
+
+
+def renew(run: Path, environ: Mapping[str, str]) -> None:
+    """Note the id of the job that we are in, where its run was submitted again by hand."""
+    with contextlib.suppress(DataError, OSError):
+        job = read(run)
+        if job is None or _INTERACTIVE & set(environ.items()):
+            return
+        number = environ.get(_IDS.get(job.scheduler, ""), job.id)
+        if number != job.id and re.fullmatch(_WORD, number, re.ASCII):
+            write(run, job._replace(id=number, submitted=utc(), cancelled=""))
+
+
+def is_this(job: Submitted, environ: Mapping[str, str]) -> bool:
+    """Whether we are in this job."""
+    return environ.get(_IDS.get(job.scheduler, "")) == job.id
 
 
 def read(run: Path) -> Optional[Submitted]:
     """The record of a run; None for one that was started here."""
-    path = run / FILE
+    path = RunDirectory(run).submitted
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = parse_json(read_text(path))
         fields: Dict[str, Any] = {name: data[name] for name in Submitted._fields}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is not the record of a job: {error}") from error
     # Ids become arguments of the scheduler's commands: an option among them would do something else.
-    words = [str(value) for name, value in fields.items() if name not in ("submitted", "cancelled")]
-    is_plain = all(re.fullmatch(r"([\w.][\w.\[\]-]*)?", word, re.ASCII) for word in words)
-    if fields["scheduler"] not in SCHEDULERS or not fields["id"] or not is_plain:
+    words = [str(value) for value in fields.values()]
+    is_plain = all(isinstance(value, str) and re.fullmatch(_WORD, value, re.ASCII) for value in fields.values())
+    if not is_plain or fields["scheduler"] not in SCHEDULERS or not fields["id"]:
         raise DataError(f"{path} is not the record of a job: {' '.join(words)!r}")
-    return Submitted(**{name: str(value) for name, value in fields.items()})
+    return Submitted(**fields)

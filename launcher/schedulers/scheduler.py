@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.record import Submitted
@@ -30,13 +30,20 @@ class JobState(NamedTuple):
     where: str = ""
 
 
+class Looked(NamedTuple):
+    """What a scheduler says of jobs: nothing of those that it has forgotten."""
+
+    states: Dict[str, JobState]  # by the ids of the jobs
+    notes: Tuple[str, ...] = ()  # what it would not say
+
+
 class Scheduler(NamedTuple):
     """A scheduler: from a job to a text, from a text to a submission, and what becomes of it."""
 
     file_name: str
     render: Callable[[ClusterJob], str]
     submit: Callable[[str], Mapping[str, str]]  # path of the script; returns what identifies the job
-    look: Callable[[Sequence[Submitted]], Dict[str, JobState]]  # by the ids of the jobs
+    look: Callable[[Sequence[Submitted]], Looked]  # an error where nothing at all is said
     cancel: Callable[[Submitted], None]
     log_argv: Callable[[Submitted, bool], List[str]]  # empty where logs are files
 

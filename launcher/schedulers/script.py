@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from typing import List, Optional, Sequence
 
-from ipulaunch.configs.errors import UsageError
-from ipulaunch.launcher.schedulers.job import STOPPED, ClusterJob
+from ipulaunch.configs.errors import StoppedError, UsageError
+from ipulaunch.configs.run_directory import INSIDE
+from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, Word, one_line, plain, quoted
 
 # Beside the script and the record of the job: a run directory is made by the run itself.
-_RUN = "$run/run"
+_RUN = f"$run/{INSIDE}"
+_BY_USR1 = 128 + signal.SIGUSR1  # what a shell makes of it
+_STOPPED = StoppedError.exit_code
 _PARTITION, _JOB_ID = "--vipu-partition", "{job_id}"
 
 
@@ -18,8 +22,16 @@ def about(job: ClusterJob) -> str:
     return f"# {job.plan.workload} on {job.plan.system}, written by ipulaunch: {job.plan.formula}"
 
 
-# Before the first command, so that it is for the whole file: what a job sources is on the cluster.
-CHECKER = "# shellcheck disable=SC1090,SC1091"
+# Before the first command, so that it is for the whole file.
+CHECKER = """\
+# What is sourced lies on the cluster, and a $ between quotes is meant as it is.
+# shellcheck disable=SC1090,SC1091,SC2016"""
+
+
+def require_plain_places(job: ClusterJob) -> None:
+    """Refuse directories that schedulers do not take as they are, before these stand in their options."""
+    plain("path", job.work_dir, "the working directory")
+    plain("path", job.run, "the run directory")
 
 
 def environment(job: ClusterJob) -> List[str]:
@@ -67,6 +79,8 @@ def waiting(requeue: Sequence[str], timer: Sequence[str] = ()) -> List[str]:
         *timer,
         '"$@" &',
         "launcher=$!",
+        "# It may have come before there was a launcher.",
+        '[ "$stop" != USR1 ] || kill -USR1 "$launcher"',
         "",
         "# A signal ends the waiting, not the launcher.",
         "while true; do",
@@ -74,7 +88,9 @@ def waiting(requeue: Sequence[str], timer: Sequence[str] = ()) -> List[str]:
         '  wait "$launcher" || code=$?',
         '  if [ "$woken" -eq 0 ]; then break; fi',
         "done",
-        f'if [ "$code" -eq {STOPPED} ] && [ "$stop" = USR1 ]; then',
+        "# It ends by the signal itself where it has not begun to listen yet.",
+        f'if [ "$code" -eq {_BY_USR1} ] && [ "$stop" = USR1 ]; then code={_STOPPED}; fi',
+        f'if [ "$code" -eq {_STOPPED} ] && [ "$stop" = USR1 ]; then',
         *(f"  {line}" for line in requeue),
         "fi",
         'exit "$code"',

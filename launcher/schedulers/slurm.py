@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Mapping, Optional, Sequence
 
-from ipulaunch.configs.errors import JobError, UsageError
+from ipulaunch.configs.errors import JobError, NotReadyError, StoppedError, UsageError
 from ipulaunch.launcher.schedulers import script, time_limit
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, plain
@@ -20,9 +20,10 @@ from ipulaunch.launcher.schedulers.scheduler import (
     UNKNOWN,
     WAITING,
     JobState,
+    Looked,
     Scheduler,
 )
-from ipulaunch.launcher.schedulers.tools import ask, must
+from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, UnknownJob, ask, must
 
 STATES = {
     "PENDING": WAITING,
@@ -50,7 +51,7 @@ STATES = {
     "OUT_OF_MEMORY": FAILED,
     "TIMEOUT": FAILED,
 }
-_STOPPED = "75:0"  # sacct's exit code of a job that was asked to stop and has written a checkpoint
+_STOPPED = f"{StoppedError.exit_code}:0"  # as sacct writes it, with the signal
 _LONGEST_LEAD_S = 65535
 
 
@@ -58,7 +59,11 @@ def render(job: ClusterJob) -> str:
     """The script for sbatch."""
     hosts = Expression('--hosts="$SLURM_JOB_NODELIST"') if job.hosts > 1 else None
     # Slurm puts a job that it stops itself into the queue again, if it may; after the limit of time it would not.
-    again = ['scontrol requeue "$SLURM_JOB_ID"'] if job.wishes.requeue else ['echo "stopped with a checkpoint in $run"']
+    again = (
+        ['scontrol requeue "$SLURM_JOB_ID"']
+        if job.wishes.requeue
+        else ['echo "stopped; to continue: sbatch $run/job.sh"']
+    )
     lines = [
         "#!/bin/bash",
         *(f"#SBATCH {directive}" for directive in _directives(job)),
@@ -73,7 +78,8 @@ def render(job: ClusterJob) -> str:
 
 
 def _directives(job: ClusterJob) -> List[str]:
-    wishes, found = job.wishes, [f"--job-name={plain('name', job.name, 'the name of the job')}"]
+    script.require_plain_places(job)
+    wishes, found = job.wishes, [f"--job-name={plain('name', job.name, 'the name of the run directory')}"]
 
     def add(option: str, kind: str, value: Optional[str]) -> None:
         if value is not None:
@@ -87,11 +93,15 @@ def _directives(job: ClusterJob) -> List[str]:
     if wishes.nodelist is not None:
         found.append(f"--nodelist={wishes.nodelist}")
     found += _resources(job)
-    add("--chdir", "path", job.work_dir)
-    add("--output", "path", f"{job.run}/scheduler.log")
-    found.append("--open-mode=append")
+    found += [f"--chdir={job.work_dir}", f"--output={job.run}/scheduler.log", "--open-mode=append"]
     if wishes.time_s is not None:
-        found.append(f"--signal=B:USR1@{min(wishes.lead_s, _LONGEST_LEAD_S)}")
+        if wishes.lead_s > _LONGEST_LEAD_S:
+            raise UsageError(
+                f"the job is asked to stop {wishes.lead_s} s before its limit, and Slurm takes"
+                f" {_LONGEST_LEAD_S} s at most",
+                hint="use a shorter --signal-lead, or a shorter --grace",
+            )
+        found.append(f"--signal=B:USR1@{wishes.lead_s}")
     if wishes.requeue is not None:
         found.append("--requeue" if wishes.requeue else "--no-requeue")
     add("--mail-user", "mail", wishes.mail_user)
@@ -101,9 +111,7 @@ def _directives(job: ClusterJob) -> List[str]:
 
 def _resources(job: ClusterJob) -> List[str]:
     ask_for = job.site.slurm.ask_for or ("cores" if job.is_rehearsal else "hosts")
-    if ask_for == "ipus":
-        if job.is_rehearsal:
-            return []
+    if ask_for == "ipus" and not job.is_rehearsal:
         if job.plan.ipus & (job.plan.ipus - 1):
             raise UsageError(f"--ipus {job.plan.ipus}: Slurm's plugin makes partitions of 1, 2, 4, 8 ... IPUs")
         return [f"--ipus={job.plan.ipus}"]
@@ -114,37 +122,43 @@ def _resources(job: ClusterJob) -> List[str]:
 
 def submit(path: str) -> Mapping[str, str]:
     """Hand the script over; the id is what Slurm calls the job from now on."""
-    printed = must(["sbatch", "--parsable", path], "the job").strip()
+    printed = must(["sbatch", "--parsable", path], "the job", SUBMIT_ELSEWHERE).strip()
     match = re.fullmatch(r"(\d+)(?:;([\w.-]+))?", printed.rpartition("\n")[2], re.ASCII)
     if not match:
-        raise JobError(f"sbatch took the job and said {printed!r}, which is no job id", hint="look for it with squeue")
+        raise UnknownJob(
+            f"sbatch took the job and said {printed!r}, which is no job id", hint="look for it with squeue"
+        )
     return {"id": match.group(1), "cluster": match.group(2) or ""}
 
 
-def look(jobs: Sequence[Submitted]) -> Dict[str, JobState]:
+def look(jobs: Sequence[Submitted]) -> Looked:
     """The jobs in the queue, and from the accounting those that have left it; one question for all."""
     found: Dict[str, JobState] = {}
+    notes: List[str] = []
     for cluster in sorted({job.cluster for job in jobs}):
         ids = [job.id for job in jobs if job.cluster == cluster]
         where = [f"--clusters={cluster}"] if cluster else []
-        queue = ask(["squeue", *where, "--noheader", "--states=all", f"--jobs={','.join(ids)}", "--format=%i|%T|%N|%r"])
-        if queue.code and "Invalid job id" not in queue.err:  # what a job that is forgotten gets
-            raise JobError(f"squeue does not answer: {queue.words}")
-        found.update(_parsed(queue.out))
-        missing = [job for job in ids if job not in found]
-        if missing:
-            fields = "--format=JobID,State,NodeList,ExitCode"
-            argv = [
-                "sacct",
-                *where,
-                "--noheader",
-                "--parsable2",
-                "--allocations",
-                f"--jobs={','.join(missing)}",
-                fields,
-            ]
-            found.update(_parsed(ask(argv).out))
-    return found
+        try:
+            found.update(_queue(where, ids))
+            missing = [job for job in ids if job not in found]
+            found.update(_accounting(where, missing) if missing else {})
+        except (JobError, NotReadyError) as error:  # the others are known all the same
+            notes.append(error.message)
+    return Looked(found, tuple(notes))
+
+
+def _queue(where: List[str], ids: Sequence[str]) -> Dict[str, JobState]:
+    queue = ask(["squeue", *where, "--noheader", "--states=all", f"--jobs={','.join(ids)}", "--format=%i|%T|%N|%r"])
+    if queue.code and "Invalid job id" not in queue.err:  # what a job that is forgotten gets
+        raise JobError(f"squeue does not answer: {queue.words}")
+    return _parsed(queue.out)
+
+
+def _accounting(where: List[str], ids: Sequence[str]) -> Dict[str, JobState]:
+    """Nothing where there is none: sacct refuses then."""
+    fields = "--format=JobID,State,NodeList,ExitCode"
+    argv = ["sacct", *where, "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(ids)}", fields]
+    return _parsed(ask(argv).out)
 
 
 def _parsed(text: str) -> Dict[str, JobState]:

@@ -8,18 +8,24 @@ import shutil
 from pathlib import Path
 from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
-from ipulaunch.configs.errors import JobError, UsageError
+from ipulaunch.configs.errors import IpulaunchError, JobError, UsageError
 from ipulaunch.configs.job import to_yaml
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
 from ipulaunch.configs.sites import SCHEDULERS, Site
+from ipulaunch.configs.wording import utc
 from ipulaunch.configs.workloads import Resolved
-from ipulaunch.launcher.earlier_runs import AUTO, with_resume
-from ipulaunch.launcher.launch import Asked, Engine, Launch, launch_workload, plan_workload
+from ipulaunch.launcher.asked import Asked, Engine
+from ipulaunch.launcher.earlier_runs import AUTO, about_resume, with_resume
+from ipulaunch.launcher.launch import Launch, launch_workload
+from ipulaunch.launcher.needs import require_images
+from ipulaunch.launcher.planning import named_hosts, plan_workload
 from ipulaunch.launcher.schedulers import record, time_limit
 from ipulaunch.launcher.schedulers.job import ClusterJob, Wishes
 from ipulaunch.launcher.schedulers.pinned import again_words, at_site, first_words
 from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import scheduler_of
+from ipulaunch.launcher.schedulers.tools import NoAnswer, UnknownJob
+from ipulaunch.launcher.schedulers.variables import variables_of
 from ipulaunch.topology import hostlist
 from ipulaunch.topology.plan import to_json
 
@@ -72,9 +78,10 @@ def wishes_from(options: Mapping[str, Any], site: Site, grace_s: float) -> Wishe
     limit = options["time"] or defaults.time
     time_s = None if limit is None else time_limit.seconds(limit)
     lead_s: int = options["signal_lead"] or math.ceil(grace_s) + _LEAD_MARGIN_S
+    by_default = "" if options["signal_lead"] else f": --grace {grace_s:g} and {_LEAD_MARGIN_S} more"
     if time_s is not None and lead_s >= time_s:
         raise UsageError(
-            f"the job is asked to stop {lead_s} s before its limit of {time_s} s",
+            f"the job is asked to stop {lead_s} s before its limit of {time_s} s{by_default}",
             hint="use a longer --time, or a shorter --grace or --signal-lead",
         )
     return Wishes(
@@ -90,6 +97,7 @@ def wishes_from(options: Mapping[str, Any], site: Site, grace_s: float) -> Wishe
         namespace=options["namespace"] or site.kubernetes.namespace,
         volumes=(*site.kubernetes.volumes, *options["volume"]),
         lead_s=lead_s,
+        nodes=options["nodes"],
     )
 
 
@@ -111,13 +119,29 @@ def prepare(
         asked = asked._replace(host_layout=site.hosts.layout)
     if asked.host_layout is None and engine.name == "openmpi":
         notes.append("planned for hosts like this one; --host-layout or a site says what others have")
-    asked, hosts, nodelist = _hosts(resolved, asked, engine, site, options["nodes"])
+    asked, hosts, nodelist = _hosts(resolved, asked, engine, site, wishes.nodes)
     wishes = wishes._replace(nodelist=nodelist)
     _refuse_useless(wishes, scheduler)
-    resolved = _resumed(resolved, scheduler)
+    if options["signal_lead"] and wishes.time_s is None and scheduler != "kubernetes":  # where Pods always have it
+        raise UsageError(
+            f"--signal-lead {options['signal_lead']} has no effect without --time",
+            hint=f"give --time: {scheduler} jobs are asked to stop before their limit of time",
+        )
+    given, resolved = resolved, _resumed(resolved, scheduler)
+    notes += about_resume(given, resolved)
     asked = at_site(asked, site, hosts, engine)
-    _refuse_forwarding(asked, scheduler)
-    launch = launch_workload(resolved, asked, engine, None)
+    has_setup = _has_setup(wishes, site)
+    if scheduler == "pbs" and not has_setup and not wishes.image:
+        notes.append(
+            "PBS jobs start with a new environment: --setup or a site says how they find ipulaunch and the SDK"
+        )
+    variables = variables_of(asked.env, scheduler, os.environ, has_setup=has_setup)
+    asked = asked._replace(env=variables.env)
+    wishes = wishes._replace(sent=variables.sent, secrets=variables.secrets)
+    require_images(resolved.workload, resolved.settings)  # the job would fail for it, after the queue
+    # What is forwarded by its name is for the job to look up.
+    values_alone = asked._replace(env=tuple(text for text in asked.env if "=" in text))
+    launch = launch_workload(resolved, values_alone, engine, None)
     if wishes.image and hosts > 1 and scheduler != "kubernetes":
         raise UsageError(f"--container-image on {hosts} hosts: MPI would start the others outside the image")
     name, run = path.name, str(path)
@@ -127,7 +151,7 @@ def prepare(
         name = job_name(path.name)
         run = f"{volume(wishes.volumes[0])[1].rstrip('/')}/runs/{name}" if wishes.volumes else f"/tmp/runs/{name}"
         if not wishes.volumes:
-            notes.append("without --volume the run and its checkpoints are gone with the Pod")
+            notes.append("without --volume the run and its checkpoints are lost with the Pod")
     plan, more = launch.solution.plan, ["--verbose"] if verbose else []
     job = ClusterJob(
         name=name,
@@ -144,17 +168,16 @@ def prepare(
     return Submission(scheduler, job, text, launch, path, (*notes, *launch.notes))
 
 
-def hand_over(submission: Submission) -> Submitted:
-    """Make the run directory, give the job to the scheduler and record what it is called."""
+def hand_over(submission: Submission, *, is_made: bool = False) -> Submitted:
+    """Make the run directory, or use an empty one, give the job to the scheduler and record what it is called."""
     scheduler = scheduler_of(submission.scheduler)
     run = RunDirectory(submission.path)
     script = submission.path / scheduler.file_name
     try:
         submission.path.parent.mkdir(parents=True, exist_ok=True)
-        submission.path.mkdir(mode=0o700)
+        submission.path.mkdir(mode=0o700, exist_ok=is_made)
     except OSError as error:
         raise UsageError(f"the run directory {submission.path} cannot be made: {error.strerror}") from error
-    names: Mapping[str, str] = {}
     try:
         write_whole(run.plan, to_json(submission.launch.solution.plan))
         if submission.launch.job is not None:
@@ -162,14 +185,18 @@ def hand_over(submission: Submission) -> Submitted:
         write_whole(script, submission.text)
         names = scheduler.submit(str(script))
     except OSError as error:
+        shutil.rmtree(submission.path, ignore_errors=True)
         raise UsageError(f"{submission.path} cannot be written: {error.strerror}") from error
-    finally:
-        if not names:  # a run that nobody will carry out
-            shutil.rmtree(submission.path, ignore_errors=True)
+    except NoAnswer as error:
+        hint = f"look for it in the queue; its directory {submission.path} is kept"
+        raise UnknownJob(f"{error.message}, and may have taken the job", hint=hint) from error
+    except UnknownJob as error:
+        raise UnknownJob(error.message, hint=f"{error.hint}; its directory {submission.path} is kept") from error
+    except IpulaunchError:  # a run that nobody will carry out
+        shutil.rmtree(submission.path, ignore_errors=True)
+        raise
     workload = submission.job.plan.workload
-    job = Submitted(
-        scheduler=submission.scheduler, script=script.name, submitted=record.now(), workload=workload, **names
-    )
+    job = Submitted(scheduler=submission.scheduler, script=script.name, submitted=utc(), workload=workload, **names)
     try:
         record.write(submission.path, job)
     except OSError as error:
@@ -183,17 +210,13 @@ def _hosts(
     resolved: Resolved, asked: Asked, engine: Engine, site: Site, nodes: Optional[int]
 ) -> Tuple[Asked, int, Optional[str]]:
     """How many hosts, with names to plan with; those that the user names are asked for."""
-    if asked.hosts is not None or asked.hostfile is not None:
-        if asked.hosts is not None and asked.hostfile is not None:
-            raise UsageError("--hosts and --hostfile are both given", hint="give one of them")
-        names = (
-            hostlist.parse(asked.hosts) if asked.hosts is not None else hostlist.read_file(Path(str(asked.hostfile)))
-        )
+    names = named_hosts(asked)
+    if names:
         if nodes not in (None, len(names)):
             raise UsageError(f"--nodes {nodes}, and {len(names)} hosts are named", hint="leave --nodes out")
         return asked, len(names), hostlist.render(names)
     if nodes is None:
-        plan = plan_workload(resolved, asked, engine, hosts_need_names=False).plan
+        plan = plan_workload(resolved, asked, engine, hosts_need_names=False).solution.plan
         nodes = len(plan.hosts)
         if site.hosts.ipus_per_host is not None and engine.name == "poprun":
             nodes = math.ceil(plan.ipus / site.hosts.ipus_per_host)
@@ -209,18 +232,17 @@ def _refuse_useless(wishes: Wishes, scheduler: str) -> None:
             raise UsageError(f"{flag} means nothing to {scheduler}", hint=f"it is for {' and '.join(schedulers)}")
 
 
-def _refuse_forwarding(asked: Asked, scheduler: str) -> None:
-    for text in asked.env:
-        if scheduler == "kubernetes" and "=" not in text:
-            raise UsageError(f"--env {text}: the variables here do not reach a Pod", hint=f"give --env {text}=VALUE")
-        if "=" not in text and text not in os.environ:
-            raise UsageError(f"--env {text}: it is not set here", hint=f"give --env {text}=VALUE")
+def _has_setup(wishes: Wishes, site: Site) -> bool:
+    return bool(wishes.setup or site.environment.modules or site.environment.enable or site.environment.lines)
 
 
 def _resumed(resolved: Resolved, scheduler: str) -> Resolved:
     """The run to continue as a path; what a Pod sees is not here to be looked at."""
     if scheduler != "kubernetes":
         return with_resume(resolved)
-    if resolved.settings.training.resume == AUTO:
-        raise UsageError("--resume auto looks for runs here, and a Pod has its own", hint="name the run on the volume")
+    asked, hint = resolved.settings.training.resume, "name the run on the volume: --resume /data/runs/NAME"
+    if asked == AUTO:
+        raise UsageError("--resume auto looks for runs here, and a Pod has its own", hint=hint)
+    if asked is not None and not Path(asked).is_absolute():
+        raise UsageError(f"--resume {asked} is relative to the directory here, which a Pod does not see", hint=hint)
     return resolved

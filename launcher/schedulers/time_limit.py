@@ -10,15 +10,15 @@ from ipulaunch.configs.errors import UsageError
 
 def seconds(text: str) -> int:
     """The seconds in `90` (minutes), `12:00:00` or `1-12:00:00`."""
-    match = re.fullmatch(r"(?:(\d{1,3})-)?(\d{1,4}):(\d\d):(\d\d)", text, re.ASCII)
+    match = re.fullmatch(r"(?:(\d{1,3})-)?(\d{1,4}):([0-5]\d):([0-5]\d)", text, re.ASCII)
     if match:
         days, hours, minutes, rest = (int(part or 0) for part in match.groups())
         total = ((days * 24 + hours) * 60 + minutes) * 60 + rest
     elif re.fullmatch(r"\d{1,6}", text, re.ASCII):
         total = int(text) * 60
     else:
-        # Slurm reads 12:30 as minutes and seconds, PBS as hours and minutes.
-        raise UsageError(f"--time {text!r} is not a limit", hint="write minutes (90), 12:00:00 or 1-12:00:00")
+        two = ", which Slurm reads as minutes and seconds, and PBS as hours and minutes" if text.count(":") == 1 else ""
+        raise UsageError(f"--time {text!r} is not a limit{two}", hint="write minutes (90), 12:00:00 or 1-12:00:00")
     if not total:
         raise UsageError(f"--time {text!r} leaves no time", hint="write minutes (90), 12:00:00 or 1-12:00:00")
     return total

@@ -43,6 +43,8 @@ def test_error_keeps_message_and_hint_apart(kind: Type[IpulaunchError]) -> None:
     [
         pytest.param("n_trian", ["n_train", "n_valid"], "did you mean n_train?", id="swapped letters"),
         pytest.param("data.ntrain", ["data.n_train", "data.n_valid"], "did you mean data.n_train?", id="dotted"),
+        pytest.param("N_TRAIN", ["n_train", "n_valid"], "did you mean n_train?", id="other case"),
+        pytest.param("maxpool", ["MaxPool3D", "tanh"], "did you mean MaxPool3D?", id="case of what is known"),
         pytest.param("zebra", ["b", "a"], "known: a, b", id="nothing near"),
         pytest.param("", ["b", "a"], "known: a, b", id="empty"),
     ],

@@ -9,7 +9,7 @@ import yaml
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.schema import build, leaves, plain, plain_value, section, setting, value_of
-from ipulaunch.configs.tree import Given, assign, parse_yaml
+from ipulaunch.configs.tree import Given, assign, assignment, from_environment, parse_yaml, variable
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Settings:
     title: str = setting("", "the title")
     note: Optional[str] = setting(None, "a remark")
     limit: Optional[float] = setting(None, "a limit")
+    layers: int = setting(5, "layers", at_least=1, at_most=20)
+    port: int = setting(1, "a port", below=65536)
 
 
 def built(text: str) -> Settings:
@@ -113,10 +115,18 @@ def test_value_is_taken(key: str, given: object, value: object) -> None:
         ("shuffle", "maybe", "true or false"),
         ("shuffle", 2, "true or false"),
         ("shuffle", None, "true or false"),
-        ("title", 12, "text"),
-        ("title", None, "text"),
-        ("note", ["a"], "text"),
+        ("title", 12, "one line of text"),
+        ("title", None, "one line of text"),
+        ("title", " ", "one line of text"),
+        ("note", "", "one line of text"),
+        ("note", ["a"], "one line of text"),
         ("limit", [], "a number"),
+        ("data.n_train", 10**12 + 1, "a whole number of at least 1 and at most 1,000,000,000,000"),
+        ("data.side", 10**30, "a whole number of at least 1 and at most 1,000,000,000,000"),
+        ("layers", 21, "a whole number of at least 1 and at most 20"),
+        ("layers", 10**30, "a whole number of at least 1 and at most 20"),
+        ("layers", 0, "a whole number of at least 1 and at most 20"),
+        ("port", 65536, "a whole number below 65,536"),
     ],
 )
 def test_wrong_value_names_key_value_and_what_is_expected(key: str, given: object, expected: str) -> None:
@@ -124,6 +134,32 @@ def test_wrong_value_names_key_value_and_what_is_expected(key: str, given: objec
         build(Settings, assign(key, given, "my.yaml:4"), {})
     assert caught.value.message == f"my.yaml:4: {key} is {given!r}, expected {expected}"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["2024", "0123", "no", "1.50", "0x1F", "1e3", "-1", "'2024'"])
+@pytest.mark.parametrize("key", ["title", "note"])
+def test_text_that_looks_like_another_value_stays_as_it_was_written(key: str, text: str) -> None:
+    name, written = variable(key), text.strip("'")
+    for tree in (
+        assignment(f"{key}={text}", "--set"),
+        from_environment({name: text}),
+        parse_yaml(f"{key}: {text}", "f"),
+    ):
+        assert value_of(build(Settings, tree, {}), key) == written
+
+
+@pytest.mark.parametrize("text", ["null", "~"])
+def test_no_value_is_no_text(text: str) -> None:
+    assert build(Settings, assignment(f"note={text}", "--set"), {}).note is None
+    with pytest.raises(SettingsError, match="expected one line of text"):
+        build(Settings, assignment(f"title={text}", "--set"), {})
+
+
+@pytest.mark.parametrize("key", ["title", "note", "data.n_train"])
+def test_empty_value_is_answered_with_the_variable_it_may_come_from(key: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        build(Settings, assign(key, "", "--set"), {})
+    assert caught.value.hint == "is the variable that it came from set?"
 
 
 def test_number_too_large_for_a_float_is_refused() -> None:
@@ -135,7 +171,8 @@ def test_wrong_choice_is_answered_with_the_near_one() -> None:
 
 
 def test_wrong_value_is_answered_with_its_meaning() -> None:
-    assert refusal("data: {n_train: x}").hint == "training samples"
+    hint = refusal("data: {n_train: x}").hint
+    assert hint == "give another value, or none for what is shipped; it means: training samples"
 
 
 @pytest.mark.parametrize(

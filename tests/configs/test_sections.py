@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, List
 
 import pytest
 
@@ -53,7 +53,9 @@ SGD = ["optimizer.name=sgd", "optimizer.auto_loss_scaling=true"]
             ["data.host_preprocess=true", "data.eight_bit_transfer=true"], "no bytes", "--no-eight-bit", id="bytes"
         ),
         pytest.param(["data.mean=[1, 2]"], "data.mean has 2 values for 1 colours", None, id="mean of other colours"),
-        pytest.param(["optimizer.momentum=0.9"], "momentum 0.9 with adam", "sgd", id="momentum"),
+        pytest.param(
+            ["optimizer.momentum=0.9"], "momentum 0.9 with adam", "use --momentum 0, or --optimizer sgd", id="momentum"
+        ),
         pytest.param(["optimizer.auto_loss_scaling=true"], "this is adam", "--momentum 0", id="automatic with adam"),
         pytest.param([*SGD, "optimizer.momentum=0.9"], "sgd with momentum 0.9", "--momentum 0", id="with momentum"),
         pytest.param([*SGD, "optimizer.weight_decay=0.1"], "no weight decay", "fixed", id="automatic with decay"),
@@ -102,4 +104,31 @@ def test_stages_and_their_ipus(pipeline: Pipeline, stages: int, ipus: int) -> No
 )
 def test_16_bit_weights_without_loss_scaling_are_warned_of(texts: List[str], warns: bool) -> None:
     warnings = settings_with(*texts).warnings  # type: ignore[attr-defined]
-    assert ["16.16 without loss scaling" in warning for warning in warnings] == [True] * warns
+    assert any("16.16 without loss scaling" in warning for warning in warnings) == warns
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["optimizer.name=adam", "training.precision=16.16"], "16.16 with adam, which divides"),
+        (["optimizer.name=adam", "training.precision=16.16", "optimizer.epsilon=0.001"], ""),
+        (["optimizer.name=adam", "training.precision=16.32"], ""),
+        (["schedule.warmup_epochs=9", "training.num_epochs=3"], "9 epochs of warm-up in a training of 3"),
+        (["schedule.warmup_epochs=3", "training.num_epochs=3"], ""),
+        (["device.available_memory_proportion=0.6"], "0.6 is in per cent, and less than one: did you mean 60?"),
+        (["device.available_memory_proportion=15"], ""),
+    ],
+)
+def test_what_is_seldom_meant_is_warned_of(texts: List[str], said: str) -> None:
+    warnings = settings_with("optimizer.loss_scaling=128", *texts).warnings  # type: ignore[attr-defined]
+    assert [said in warning for warning in warnings] == [True] * bool(said)
+
+
+def test_more_than_all_memory_is_refused() -> None:
+    with pytest.raises(SettingsError, match="150 per cent"):
+        settings_with("device.available_memory_proportion=150")
+
+
+def test_a_mean_absolute_error_above_one_may_be_a_target() -> None:
+    settings: Any = settings_with("training.target_accuracy=1.5", workload="cosmoflow")
+    assert settings.training.target_accuracy == 1.5

@@ -247,7 +247,14 @@ def test_assignment_of_what_is_no_plain_value_is_text(text: str, tmp_path: Path,
             id="two of one section",
         ),
         pytest.param(
-            {"IPULAUNCH_DEBUG": "1", "HOME": "/", "DATA__N_TRAIN": "1", "XIPULAUNCH_A__B": "1"}, {}, id="others"
+            {"IPULAUNCH_DATA_N_TRAIN": "64"},
+            {"data_n_train": Given(64, "IPULAUNCH_DATA_N_TRAIN")},
+            id="one underscore is for the schema to refuse",
+        ),
+        pytest.param(
+            {"_IPULAUNCH_COMPLETE": "bash_source", "HOME": "/", "DATA__N_TRAIN": "1", "XIPULAUNCH_A__B": "1"},
+            {},
+            id="others",
         ),
     ],
 )
@@ -264,7 +271,6 @@ one, two = Given(1, "one"), Given(2, "two")
         pytest.param({"a": one}, {"a": two}, {"a": two}, id="later wins"),
         pytest.param({"s": {"a": one}}, {"s": {"b": two}}, {"s": {"a": one, "b": two}}, id="value by value"),
         pytest.param({"s": {"a": one}}, {"s": two}, {"s": two}, id="value over section"),
-        pytest.param({"s": one}, {"s": {"a": two}}, {"s": {"a": two}}, id="section over value"),
         pytest.param({"s": {"a": one}}, {"s": {}}, {"s": {"a": one}}, id="empty section"),
     ],
 )
@@ -305,3 +311,17 @@ def test_without(key: str, left: Tree) -> None:
     tree: Tree = {"a": one, "s": {"b": one, "c": two}}
     assert without(tree, key) == left
     assert tree == {"a": one, "s": {"b": one, "c": two}}
+
+
+def test_a_section_over_a_value_is_refused() -> None:
+    with pytest.raises(SettingsError, match="one: s is 1, and two takes it for a section"):
+        merge({"s": one}, {"s": {"a": two}})
+
+
+@pytest.mark.parametrize("value", ["5", "0", "x"])
+def test_a_variable_is_no_value_and_a_section_at_once(value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        from_environment({"IPULAUNCH_DATA": value, "IPULAUNCH_DATA__N_TRAIN": "6"})
+    assert caught.value.message.startswith("IPULAUNCH_DATA: data is ")
+    assert caught.value.message.endswith(", and IPULAUNCH_DATA__N_TRAIN takes it for a section")
+    assert caught.value.hint == "give one of them"

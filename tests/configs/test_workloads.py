@@ -4,15 +4,18 @@ import dataclasses
 import itertools
 from collections import Counter
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 
 import ipulaunch.configs
 from ipulaunch.configs.errors import SettingsError, UsageError
-from ipulaunch.configs.schema import leaves
+from ipulaunch.configs.images import MODELS
+from ipulaunch.configs.job import set_options
+from ipulaunch.configs.schema import leaves, value_of
 from ipulaunch.configs.tree import Tree, assignment
 from ipulaunch.configs.workloads import SUMMARIES, WORKLOADS, Resolved, resolve, schema_of
+from ipulaunch.topology.networks import network_of
 
 SHIPPED = Path(ipulaunch.configs.__file__).parent
 
@@ -136,15 +139,22 @@ def test_values_that_do_not_fit_together_are_refused(overrides: List[str], numbe
         pytest.param(
             {"IPULAUNCH_DATA__NTRAIN": "1"},
             [],
-            "IPULAUNCH_DATA__NTRAIN: data.ntrain is not a setting",
-            "did you mean data.n_train?",
+            "IPULAUNCH_DATA__NTRAIN is not a setting",
+            "did you mean IPULAUNCH_DATA__N_TRAIN?",
             id="unknown variable",
+        ),
+        pytest.param(
+            {"IPULAUNCH_DATA_N_TRAIN": "64"},
+            [],
+            "IPULAUNCH_DATA_N_TRAIN is not a setting",
+            "did you mean IPULAUNCH_DATA__N_TRAIN?",
+            id="variable with one underscore",
         ),
         pytest.param(
             {"IPULAUNCH_DATA__N_TRAIN": ""},
             [],
             "IPULAUNCH_DATA__N_TRAIN: data.n_train is '', expected a whole number of at least 1",
-            "training samples",
+            "is the variable that it came from set?",
             id="empty variable",
         ),
         pytest.param(
@@ -228,7 +238,7 @@ def test_cosmoflow_is_the_published_configuration() -> None:
     assert (settings.data.side, settings.data.channels, settings.training.micro_batch_size) == (64, 4, 1)
     assert (settings.optimizer.name, settings.training.num_epochs) == ("adadelta", 30)
     assert settings.launch.io_bound
-    assert settings.launch.ipus_per_replica == 1
+    assert settings.ipus_per_replica == 1
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -256,3 +266,56 @@ def test_every_option_belongs_to_one_setting(workload: str) -> None:
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_every_setting_is_explained(workload: str) -> None:
     assert all(leaf.about["help"] for leaf in leaves(schema_of(workload)))
+
+
+def chosen(workload: str, *texts: str, **more: Any) -> Resolved:
+    return resolve(workload, rehearsal=True, overrides=[assignment(text, "--set") for text in texts], **more)
+
+
+@pytest.mark.parametrize(
+    ("workload", "choice", "key", "value"),
+    [
+        ("cifar10", "optimizer.name=adam", "optimizer.momentum", 0.0),
+        ("imagenet", "optimizer.name=ADADELTA", "optimizer.momentum", 0.0),
+        ("mnist", "model.name=cifar_resnet8", "model.dropout", None),
+    ],
+)
+def test_a_shipped_value_gives_way_to_a_choice_that_has_no_use_for_it(
+    workload: str, choice: str, key: str, value: object
+) -> None:
+    found = chosen(workload, choice)
+    assert value_of(found.settings, key) == value
+    (note,) = found.notes
+    assert note.startswith(f"{key} ") and f"of configs/{workload}.yaml:" in note and choice.partition("=")[2] in note
+    assert found.given == {choice.partition("=")[0]}
+    network_of(found.settings)
+    again = [assignment(text, "--set") for text in set_options(found)[1::2]]
+    assert resolve(workload, rehearsal=True, overrides=again).settings == found.settings
+
+
+def test_a_shipped_value_stays_with_a_choice_that_uses_it() -> None:
+    found = chosen("cifar10", "optimizer.name=rmsprop", "model.name=cifar_cnn")
+    assert (found.settings.optimizer.momentum, found.notes) == (0.9, ())
+
+
+def test_what_was_asked_for_does_not_give_way(tmp_path: Path) -> None:
+    refused: List[Dict[str, Any]] = [
+        {"config": "resnet8_test_lars"},
+        {"config_path": mine(tmp_path, "optimizer: {momentum: 0.9}")},
+        {"environ": {"IPULAUNCH_OPTIMIZER__MOMENTUM": "0.9"}},
+    ]
+    for more in refused:
+        with pytest.raises(SettingsError, match=r"momentum 0\.9 with adam"):
+            chosen("cifar10", "optimizer.name=adam", **more)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_dropout_gives_way_for_the_networks_that_drop_nothing(name: str) -> None:
+    settings = chosen("mnist", f"model.name={name}").settings
+    drops = any(layer.kind == "dropout" for layer in network_of(settings).layers)
+    assert (settings.model.dropout is not None) is drops
+
+
+@pytest.mark.parametrize("name", ["adadelta", "adam", "lars", "rmsprop", "sgd"])
+def test_every_optimizer_can_be_chosen_by_its_name_alone(name: str) -> None:
+    assert chosen("cifar10", f"optimizer.name={name}").settings.optimizer.name == name

@@ -37,7 +37,7 @@ def sources(workload: str, data_dir: Path, *settings: str) -> Dict[str, Source]:
     """What a rehearsal of this workload reads."""
     overrides = [assignment(setting, "--set") for setting in (f"data.dataset_path={data_dir}", *settings)]
     job = Job(workload, "cpu", resolve(workload, rehearsal=True, overrides=overrides).settings)
-    return make_sources(job, ALONE, 2, meet=lambda where: None, progress=lambda done, total: None)
+    return make_sources(job, ALONE, 2, meet=str, progress=lambda what, done, total: None)
 
 
 def first_images(source: Source) -> Any:

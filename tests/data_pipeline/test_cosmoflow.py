@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Callable, List
 
@@ -13,6 +14,7 @@ from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids
 from ipulaunch.data_pipeline.source import data_errors
 from ipulaunch.data_pipeline.stream import training_stream
+from ipulaunch.data_pipeline.tools.record_writer import encode_example
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
 
@@ -49,6 +51,17 @@ def test_fields_in_another_order_are_read_too(cosmoflow_set: CosmoflowSet, write
     write("train/part-00001.tfrecord", [swapped])
     volumes, targets = records(directory).load(np.array([1]))
     assert set(volumes.ravel()) == {0} and set(targets.ravel()) == {0.0}
+
+
+def test_records_with_further_fields_of_any_length_are_read_too(write: Any, tmp_path: Path) -> None:
+    rows = [
+        encode_example({"x": np.full(32, n, np.int16).tobytes(), "y": np.full(4, n, np.float32), "name": b"n" * n})
+        for n in (1, 2, 30)
+    ]
+    write("train/part-00000.tfrecord", rows)
+    volumes, targets = records(tmp_path).load(np.array([2, 1, 0]))
+    assert [set(volume.ravel()) for volume in volumes] == [{30}, {2}, {1}]
+    assert targets.tolist() == [[30.0] * 4, [2.0] * 4, [1.0] * 4]
 
 
 @pytest.mark.parametrize("counts", [[24], [5, 7, 1, 11], [1] * 24, [0, 23, 0, 1]], ids=str)
@@ -92,8 +105,42 @@ def test_what_is_no_cosmoflow_set_is_refused(make: Any, said: str, cosmoflow_set
 
 
 def test_another_shape_is_refused_with_both_sizes(cosmoflow_set: CosmoflowSet) -> None:
-    with pytest.raises(DataError, match=r"record 0 at byte 12: x is 64 bytes of bytes, expected 512 bytes"):
+    with pytest.raises(DataError, match=r"record 0 at byte 0: x is 64 bytes, expected 512 bytes") as caught:
         records(cosmoflow_set([1]), side=4)
+    assert caught.value.hint == "use --side 2, which is that of the set"
+    with pytest.raises(DataError) as caught:
+        records(cosmoflow_set([1]), side=2, channels=3)
+    assert caught.value.hint == "data.side and data.channels must be those of the set"
+
+
+def encode(side: int = 2, targets: int = 4, value: float = 0.0) -> bytes:
+    volume = np.zeros((side, side, side, 4), np.int16)
+    return encode_example({"x": volume.tobytes(), "y": np.full(targets, value, np.float32)})
+
+
+def test_one_odd_record_does_not_ask_for_another_side(cosmoflow_set: CosmoflowSet, write: Any) -> None:
+    directory = cosmoflow_set([1])
+    for number, odd in enumerate((encode(side=4), encode(targets=3)), 1):
+        write(f"train/part-0000{number}.tfrecord", [odd])
+        with pytest.raises(DataError, match=f"part-0000{number}.tfrecord, record 0 at byte 0: . is ") as caught:
+            records(directory).load(np.array([0, number]))
+        assert caught.value.hint.startswith("other records are as expected; ")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_targets_that_are_not_finite_are_a_defect_of_their_record(
+    value: float, cosmoflow_set: CosmoflowSet, write: Any
+) -> None:
+    directory = cosmoflow_set([3])
+    path = write("train/part-00001.tfrecord", [encode(), encode(value=value)])
+    with pytest.raises(DataError, match=rf"part-00001\.tfrecord, record 1 at byte \d+: y is \[{value}, ") as caught:
+        records(directory).load(np.array([0, 4]))
+    assert "--bad-records skip" in caught.value.hint
+    source = records(directory, bad_records="skip")
+    numbers = tf.data.Dataset.from_tensor_slices((np.zeros(1, np.int64), np.array([[2, 4]])))
+    ((_, targets),) = source.dataset(numbers, 2, 1)
+    assert targets.numpy().tolist() == [[2.0] * 4, [0.0] * 4]
+    assert list(source.bad) == [4] and f"{path}, record 1" in source.bad[4].message
 
 
 @pytest.mark.parametrize(
@@ -130,10 +177,59 @@ def test_a_bad_record_can_be_replaced_by_its_neighbour(bad: int, cosmoflow_set: 
     assert list(source.bad) == [bad] and f"{path}, record 0" in source.bad[bad].message
 
 
-def test_a_set_of_bad_records_is_not_replaced_for_ever(cosmoflow_set: CosmoflowSet) -> None:
-    directory = cosmoflow_set([3])
+def read_by_number(source: CosmoflowRecords, numbers: List[int]) -> List[int]:
+    """The numbers that the samples say which are read for these."""
+    rows = tf.data.Dataset.from_tensor_slices((np.zeros(len(numbers), np.int64), np.array(numbers)[:, None]))
+    with data_errors(source):
+        return [int(targets.numpy()[0, 0]) for _, targets in source.dataset(rows, 1, 1)]
+
+
+def cut(path: Path) -> None:
+    """Leave two of the records, if they are not packed."""
+    path.write_bytes(path.read_bytes()[:250])
+
+
+@pytest.mark.parametrize(
+    ("harm", "packed", "read"),
+    [
+        (Path.unlink, (), [1, 272, 272, 272, 272, 272, 272, 272, 272]),
+        (Path.unlink, (1, 3), [1, 272, 272, 272, 272, 272, 272, 272, 272]),
+        (cut, (), [1, 2, 3, 152, 152, 152, 153, 272, 272]),
+        (cut, (1, 3), [1, 272, 272, 272, 272, 272, 272, 272, 272]),
+    ],
+    ids=["vanished", "vanished, gzip", "shrunk", "shrunk, gzip"],
+)
+def test_a_file_that_is_lost_in_the_run_is_replaced_by_the_first_record_of_the_next(
+    harm: Any, packed: Any, read: List[int], cosmoflow_set: CosmoflowSet
+) -> None:
+    directory = cosmoflow_set([2, 150, 0, 120, 3], packed=packed)
     source = records(directory, bad_records="skip")
-    (directory / "train" / "part-00000.tfrecord").unlink()
-    numbers = tf.data.Dataset.from_tensor_slices((np.zeros(1, np.int64), np.array([[0]])))
-    with pytest.raises(DataError, match="in a row from number 0 on cannot be read"), data_errors(source):
-        list(source.dataset(numbers, 1, 1))
+    for file in (1, 3):
+        harm(directory / "train" / f"part-0000{file}.tfrecord")
+    asked = [1, 2, 3, 4, 151, 152, 153, 154, 272]
+    assert read_by_number(source, asked) == read
+    assert set(source.bad) == {number for number, by in zip(asked, read) if by != number}
+    assert f"{directory}/train/part-00001.tfrecord" in source.bad[4].message
+
+
+def test_of_a_lost_file_at_the_end_the_first_record_of_all_is_read_instead(cosmoflow_set: CosmoflowSet) -> None:
+    directory = cosmoflow_set([2, 300])
+    source = records(directory, bad_records="skip", n_train=200)
+    (directory / "train" / "part-00001.tfrecord").unlink()
+    assert read_by_number(source, [2, 150, 1, 199]) == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("counts", [[3], [1] * 150], ids=["one file", "many files"])
+def test_a_set_of_bad_records_is_not_replaced_for_ever(counts: List[int], cosmoflow_set: CosmoflowSet) -> None:
+    directory = cosmoflow_set(counts)
+    source = records(directory, bad_records="skip")
+    for path in (directory / "train").glob("*.tfrecord"):
+        path.unlink()
+    with pytest.raises(DataError) as caught:
+        read_by_number(source, [1])
+    file, record = (0, 1) if counts == [3] else (1, 0)
+    tried = 2 if counts == [3] else 100
+    said = rf"/part-0000{file}\.tfrecord, record {record} at byte \d+: No such file or directory; {tried} samples tried"
+    assert re.search(said, caught.value.message)
+    assert caught.value.hint == "the files must stay as they are during a run"
+    assert len(source.bad) == tried

@@ -90,7 +90,7 @@ def test_a_missing_set_is_answered_with_its_files_and_where_they_come_from(tmp_p
         (lambda d: (d / "train-images-idx3-ubyte").write_bytes(idx(IMAGES)[:-1]), "has 9423 bytes, expected 9424"),
         (lambda d: (d / "train-images-idx3-ubyte").write_bytes(b""), "starts with nothing"),
         (lambda d: (d / "train-images-idx3-ubyte").write_bytes(idx(LABELS)), "expected 00000803: an idx file"),
-        (lambda d: (d / "train-images-idx3-ubyte").write_bytes(b"\x1f\x8b broken"), "cannot be read"),
+        (lambda d: (d / "train-images-idx3-ubyte").write_bytes(b"\x1f\x8b broken"), "cannot be unpacked"),
         (lambda d: (d / "train-images-idx3-ubyte").write_bytes(idx(IMAGES[:3])), "a label for each"),
         (lambda d: (d / "train-images-idx3-ubyte").write_bytes(idx(IMAGES, (24, 14, 28))), "expected images of"),
         (lambda d: (d / "train-labels-idx1-ubyte").write_bytes(idx(LABELS + 1)), "labels are 1 to 10, expected 0 to 9"),
@@ -114,5 +114,5 @@ def test_a_damaged_archive_is_refused(content: bytes, tmp_path: Path) -> None:
 
 def test_an_archive_that_holds_objects_is_not_run(tmp_path: Path) -> None:
     np.savez(tmp_path / "mnist.npz", x_train=np.array([{}], object), y_train=LABELS)
-    with pytest.raises(DataError, match="has no x_train and y_train"):
+    with pytest.raises(DataError, match=r"x_train\.npy holds object, expected numbers"):
         Mnist(tmp_path, "train")

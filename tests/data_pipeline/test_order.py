@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from typing import List
+from typing import Callable, List
 
 import numpy as np
 import pytest
 
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, validation_ids, whole_updates
 from ipulaunch.topology import Batch
-from ipulaunch.topology.batch import replica_slice
 from ipulaunch.topology.popdist import Place
 
 pytestmark = pytest.mark.core
@@ -35,7 +34,9 @@ def test_order_is_the_same_on_every_stack() -> None:
 
 @pytest.mark.parametrize("instances", [1, 2, 4, 8])
 @pytest.mark.parametrize("by_replica", [False, True])
-def test_every_replica_takes_the_positions_of_the_invariant(instances: int, by_replica: bool) -> None:
+def test_every_replica_takes_the_positions_of_the_invariant(
+    instances: int, by_replica: bool, replica_slice: Callable[..., slice]
+) -> None:
     batch = Batch(micro_size=3, replicas=8, accumulation=2)
     order = epoch_order(2 * batch.global_size + 5, Shuffle(0), 0)
     for place in places(instances, batch.replicas):

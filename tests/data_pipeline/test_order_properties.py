@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 
 from ipulaunch.data_pipeline.index import Index
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, validation_ids, whole_updates
-from ipulaunch.data_pipeline.source import ArraySource
-from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
 
 # The same examples in every run, so that a failure can be looked at again.
 SAME = settings(derandomize=True, deadline=None, database=None, max_examples=100)
-FEW = settings(SAME, max_examples=5)
 
 
 def uneven(files: int, seed: int) -> List[int]:
@@ -69,7 +66,7 @@ def globally(order: np.ndarray, batch: Batch, instances: int, by_replica: bool) 
 
 def index_of(counts: List[int]) -> Index:
     firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    offsets = np.concatenate([np.arange(count) * 10 for count in counts]).astype(np.int64)
+    offsets = np.concatenate([12 + np.arange(count) * 10 for count in counts]).astype(np.int64)
     paths = tuple(Path(f"part-{number}") for number in range(len(counts)))
     return Index(paths, firsts, offsets, np.full(len(offsets), 5), np.zeros(len(counts), bool))
 
@@ -159,47 +156,6 @@ def test_validation_weighs_every_sample_once(counts: List[int], shape: Tuple[Bat
     ids, weights = (np.concatenate(part) for part in zip(*found))
     np.testing.assert_array_equal(np.sort(ids[weights == 1]), np.arange(samples))
     assert set(np.unique(weights)) <= {0.0, 1.0} and ids.max() < samples
-
-
-class _Numbers(ArraySource):
-    """Samples that are their own numbers."""
-
-    inputs, targets = (np.int64, ()), (np.int64, ())
-
-    def __init__(self, samples: int) -> None:
-        super().__init__()
-        self.samples = samples
-
-    def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-        return ids, ids
-
-
-@FEW
-@given(st.integers(24, 60), st.sampled_from([1, 2, 4]), shuffles, st.sampled_from(["drop", "repeat"]), st.data())
-def test_a_stream_continues_at_any_update(
-    samples: int, instances: int, shuffle: Shuffle, remainder: str, data: Any
-) -> None:
-    batch = Batch(2, 4, 2)
-    place = data.draw(st.sampled_from(list(places(batch, instances))))
-    per_epoch = samples // batch.global_size if remainder == "drop" else -(-samples // batch.global_size)
-    start = data.draw(st.integers(0, 2 * per_epoch - 1))
-
-    def rows(updates: range) -> List[List[int]]:
-        stream = training_stream(
-            _Numbers(samples),
-            batch,
-            place,
-            shuffle=shuffle,
-            updates=updates,
-            by_replica=True,
-            threads=1,
-            remainder=remainder,
-        )
-        return [inputs.numpy().tolist() for inputs, _ in stream]
-
-    whole = rows(range(2 * per_epoch))
-    assert len(whole) == 2 * per_epoch * place.local_replicas * batch.accumulation
-    assert rows(range(start, 2 * per_epoch)) == whole[start * place.local_replicas * batch.accumulation :]
 
 
 @pytest.mark.parametrize("files", [1, 7, 1024])

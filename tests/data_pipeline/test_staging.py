@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +8,8 @@ from typing import Any, List, Tuple
 
 import pytest
 
-from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.errors import DataError, NotReadyError
+from ipulaunch.data_pipeline import staging
 from ipulaunch.data_pipeline.staging import stage
 
 
@@ -62,9 +64,134 @@ def test_a_disk_without_room_is_refused_before_anything_is_copied(
     assert not (tmp_path / "disk" / "train").exists()
 
 
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: Any) -> Any:
+    """Gives the disk a size, of which 2 % are spared."""
+
+    def limit(size: int) -> None:
+        def usage(path: Path) -> Any:
+            used = sum(each.stat().st_size for each in (tmp_path / "disk").rglob("*") if each.is_file())
+            return SimpleNamespace(total=size, free=size - used)
+
+        monkeypatch.setattr(shutil, "disk_usage", usage)
+
+    return limit
+
+
+def leave(tmp_path: Path, name: str, size: int) -> Path:
+    """What a copy has written so far."""
+    path = tmp_path / "disk" / "train" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(size))
+    return path
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_what_a_dead_copy_left_takes_no_room_from_the_next(
+    index: int, files: List[Path], tmp_path: Path, room: Any
+) -> None:
+    dead = [leave(tmp_path, f".{number}.tfrecord.4711", 900 * number) for number in (3, 4)]
+    room(10300)
+    staged(files, tmp_path, index, 2)
+    assert [path.exists() for path in dead] == [index == 0, index == 1]  # each instance removes those of its own part
+    staged(files, tmp_path, 1 - index, 2)
+    assert not any(path.exists() for path in dead)
+
+
+def test_what_another_instance_has_copied_so_far_is_not_needed_again(
+    files: List[Path], tmp_path: Path, room: Any
+) -> None:
+    living = leave(tmp_path, ".3.tfrecord.4711", 2500)
+    room(10300)
+    with living.open("rb") as copying:
+        fcntl.flock(copying, fcntl.LOCK_EX)
+        staged(files, tmp_path, 0, 2)
+        assert living.exists()
+        room(9900)
+        (tmp_path / "disk" / "train" / "4.tfrecord").unlink()
+        with pytest.raises(DataError, match="staging needs 0 MiB in"):
+            staged(files, tmp_path, 0, 2)
+
+
+def complete(copy: Path, path: Path) -> None:
+    shutil.copystat(path, copy)
+    copy.rename(copy.with_name(path.name))
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["before it is seen", "after"])
+@pytest.mark.parametrize(
+    ("size", "change"),
+    [(3000, complete), (2900, lambda copy, path: copy.unlink())],
+    ids=["a copy ends", "a leftover is removed"],
+)
+def test_what_others_do_during_the_check_takes_no_room(
+    size: int, change: Any, is_before: bool, files: List[Path], tmp_path: Path, room: Any, monkeypatch: Any
+) -> None:
+    copy = leave(tmp_path, ".3.tfrecord.4711", size)
+    room(10300)
+    begun = staging._begun
+
+    def listed(places: Any) -> Any:
+        found = [] if is_before else list(begun(places))
+        if tmp_path / "disk" / "train" / "3.tfrecord" in places and copy.exists():
+            change(copy, files[3])
+        return list(begun(places)) if is_before else found
+
+    monkeypatch.setattr(staging, "_begun", listed)
+    staged(files, tmp_path, 0, 2)
+
+
 def test_a_failed_copy_leaves_nothing_half_written(files: List[Path], tmp_path: Path) -> None:
     files[3].unlink()
     files[3].mkdir()
     with pytest.raises(DataError, match="cannot be staged"):
         staged(files, tmp_path)
     assert not [path for path in (tmp_path / "disk" / "train").iterdir() if path.name.startswith(".")]
+
+
+def test_what_a_dead_copy_left_is_removed_and_a_living_one_left_alone(files: List[Path], tmp_path: Path) -> None:
+    disk = tmp_path / "disk" / "train"
+    disk.mkdir(parents=True)
+    dead, living = disk / ".0.tfrecord.4711", disk / ".1.tfrecord.4712"
+    others = [disk / name for name in (".other.tfrecord.4711", ".0.tfrecord.bak", ".ipulaunch-index.npz")]
+    for path in (dead, living, *others):
+        path.write_bytes(b"half")
+    with living.open("rb") as copying:
+        fcntl.flock(copying, fcntl.LOCK_EX)
+        staged(files, tmp_path)
+    assert [path.exists() for path in (dead, living, *others)] == [False, True, True, True, True]
+
+
+def test_a_copy_under_way_is_held(files: List[Path], tmp_path: Path, monkeypatch: Any) -> None:
+    """So that nobody who stages the same files to the same disk takes it for one that a dead process left."""
+    checksum, held = staging._checksum, []
+
+    def checking(path: Path) -> int:
+        with path.open("rb") as copy, pytest.raises(BlockingIOError):
+            fcntl.flock(copy, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held.append(path.name)
+        return checksum(path)
+
+    monkeypatch.setattr(staging, "_checksum", checking)
+    staged(files, tmp_path)
+    assert len(held) == 5
+
+
+def test_a_file_that_vanishes_before_it_is_copied_is_a_data_error(files: List[Path], tmp_path: Path) -> None:
+    files[3].unlink()
+    with pytest.raises(DataError, match=r"3\.tfrecord cannot be staged"):
+        staged(files, tmp_path)
+
+
+def test_a_place_that_cannot_be_made_is_told(files: List[Path], tmp_path: Path) -> None:
+    (tmp_path / "disk").touch()
+    with pytest.raises(NotReadyError, match=r"nothing can be staged to .*disk: ") as caught:
+        staged(files, tmp_path)
+    assert "--stage-dir" in caught.value.hint
+
+
+def test_a_directory_that_cannot_be_made_is_a_data_error(files: List[Path], tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "train").touch()
+    with pytest.raises(DataError, match=r"0\.tfrecord cannot be staged to .*disk/train: File exists"):
+        staged(files, tmp_path)

@@ -5,6 +5,7 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 
+from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, validation_ids
 from ipulaunch.data_pipeline.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
@@ -60,3 +61,36 @@ def test_validation_stream_carries_the_weights() -> None:
 def test_micro_batches_have_a_fixed_shape() -> None:
     stream = training_stream(Numbers(), BATCH, PLACE, shuffle=Shuffle(5), updates=range(2), by_replica=False, threads=1)
     assert [tuple(spec.shape) for spec in stream.element_spec] == [(2, 1), (2, 1)]
+
+
+class Damaged(Numbers):
+    """Samples 3, 4 and the last cannot be read."""
+
+    replaces_bad = True
+
+    def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        if {3, 4, 34} & set(ids.tolist()):
+            raise DataError("damaged")
+        return super().load(ids)
+
+
+@pytest.mark.parametrize("remainder", ["drop", "pad"])
+@pytest.mark.parametrize("source", [Numbers(), Damaged()], ids=["sound", "damaged"])
+def test_a_traced_stream_says_what_was_planned_and_what_was_read(source: ArraySource, remainder: str) -> None:
+    stream = training_stream(
+        source, BATCH, PLACE, shuffle=Shuffle(5), updates=range(6), by_replica=True, threads=2, remainder=remainder,
+        traced=True,
+    )  # fmt: skip
+    instead = {3: 5, 4: 5, 34: 0} if source.replaces_bad else {}
+    replaced = set()
+    for inputs, _, *_, (_, planned, read) in stream:
+        assert inputs.numpy().ravel().tolist() == read.numpy().tolist()
+        assert read.numpy().tolist() == [instead.get(number, number) for number in planned.numpy().tolist()]
+        replaced |= set(planned.numpy().tolist()) & set(instead)
+    assert replaced == set(instead) == set(source.bad)
+
+
+def test_only_a_traced_stream_carries_numbers() -> None:
+    stream = training_stream(Damaged(), BATCH, PLACE, shuffle=Shuffle(5), updates=range(2), by_replica=True, threads=1)
+    assert len(stream.element_spec) == 2
+    assert len(list(stream)) == 8

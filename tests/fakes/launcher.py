@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ipulaunch.launcher import engines, supervision
-from ipulaunch.launcher.cli import main
+from ipulaunch.launcher.entry import main
 
 if __name__ == "__main__":
     mpirun = sys.argv.pop(1)

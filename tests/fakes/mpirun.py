@@ -21,14 +21,15 @@ def hang() -> None:
     time.sleep(30)
 
 
-def ignore_term() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def escape() -> None:
     """Out of the engine's session and pipes, and deaf."""
     os.setsid()
-    ignore_term()
+    ignore_signals()
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
@@ -69,14 +70,14 @@ def behave(how: str) -> int:
     elif how == "hang":
         hang()
     elif how == "deaf":
-        ignore_term()
+        ignore_signals()
         hang()
     elif how == "family":
         child(lambda: child(escape))
         hang()
     elif how == "orphans":
         child(escape)
-        child(ignore_term)
+        child(ignore_signals)
     return 0
 
 

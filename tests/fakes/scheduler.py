@@ -1,7 +1,7 @@
 """The commands of Slurm, PBS and Kubernetes, as far as we call them: strict in what they take, and written down.
 
 The name it is called by comes first. FAKE_SCHEDULER is a directory: `calls` has every call, `refuse` what to refuse
-with, and files named after commands have what those say.
+with, with `hang` nothing is ever answered, and files named after commands have what those say.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import stat
 import sys
 from pathlib import Path
@@ -136,6 +137,8 @@ def main() -> None:
     name, *words = sys.argv[1:]
     with (HOME / "calls").open("a") as calls:
         calls.write(json.dumps([name, *words]) + "\n")
+    if (HOME / "hang").exists():
+        signal.pause()
     if (HOME / "refuse").exists():
         refuse("\n".join(lines_of("refuse")))
     {command.__name__: command for command in COMMANDS}[name](words)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import select
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, TextIO, Tuple
 
 import pytest
 from click.testing import CliRunner
@@ -14,16 +15,27 @@ from click.testing import CliRunner
 from ipulaunch.configs.pods import HostEntry
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.launcher import engines
+from ipulaunch.launcher.asked import Engine
 from ipulaunch.launcher.cli import cli
 from ipulaunch.launcher.command import Command
-from ipulaunch.launcher.launch import Engine, Launch
+from ipulaunch.launcher.launch import Launch
 from ipulaunch.topology.hosts import reference
 from ipulaunch.topology.plan import Plan
 from ipulaunch.topology.pods import of_size
 from ipulaunch.topology.solver import Request, Solution, solve
 
 FAKES = Path(__file__).parents[1] / "fakes"
-_OURS = ("IPULAUNCH_", "_IPULAUNCH_", "POPDIST_", "POPLAR_", "OMPI_", "OMP_NUM_THREADS", "FAKE_MPIRUN")
+_OURS = (
+    "IPULAUNCH_",
+    "_IPULAUNCH_",
+    "POPDIST_",
+    "POPLAR_",
+    "OMPI_",
+    "OMP_NUM_THREADS",
+    "FAKE_MPIRUN",
+    "SLURM_",
+    "PBS_",
+)
 
 
 class Outcome(NamedTuple):
@@ -148,6 +160,22 @@ def own_environment() -> Dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     path = [part for part in environ.get("PATH", os.defpath).split(os.pathsep) if not Path(part, "poprun").exists()]
     return {**environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), *path])}
+
+
+class Terminal(NamedTuple):
+    """A terminal to write on, and what makes it vanish: from then on writing is an error."""
+
+    stream: TextIO
+    vanish: Callable[[], None]
+
+
+@pytest.fixture()
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    monkeypatch.setenv("TERM", "xterm")
+    master, slave = os.openpty()
+    # Without a buffer, as the stderr of Python.
+    with io.TextIOWrapper(io.FileIO(slave, "w"), encoding="utf-8", write_through=True) as stream:
+        yield Terminal(stream, lambda: os.close(master))
 
 
 class Lifeline:

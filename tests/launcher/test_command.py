@@ -114,5 +114,5 @@ def test_real_run(is_guarded: bool, mpirun: str, own_environment: Dict[str, str]
     assert (run.path / "engine.txt").read_text(encoding="utf-8") == ""
     assert from_json(run.plan.read_text(encoding="utf-8")).instances == 2
     assert mpirun in run.command.read_text(encoding="utf-8")
-    files = ["command.txt", "engine.txt", "instance-000", "instance-001", "plan.json"]
+    files = ["command.txt", "endings.jsonl", "engine.txt", "instance-000", "instance-001", "launcher.json", "plan.json"]
     assert sorted(path.name for path in run.path.iterdir()) == files

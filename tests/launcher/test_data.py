@@ -36,6 +36,8 @@ AUDITED: Dict[str, Any] = {
     "epochs": 2,
     "updates_per_epoch": 3,
     "first_update": 0,
+    "last_update": 6,
+    "replaced": 0,
     "global_batch": 8,
     "samples": 25,
     "rows": 48,
@@ -182,9 +184,14 @@ def test_verify_names_every_defect(task: Any, ipulaunch: Run) -> None:
     assert "... 10 more; --json lists all" in ipulaunch("data", "verify", "d").out
 
 
-def test_audit(task: Any, ipulaunch: Run) -> None:
-    task(AUDITED)
+def test_audit(task: Any, ipulaunch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "runs" / "r"
+    run.mkdir(parents=True)
+    (run / "plan.json").touch()
+    seen = task(AUDITED)
     code, out, _ = ipulaunch("data", "audit", "r")
+    assert seen()["options"]["run"] == str(run)
     assert (code, out.splitlines()[0]) == (
         0,
         "48 rows of 2 instances and 4 replicas: 2 epochs of 3 updates of 8 out of 25 samples, remainder drop",
@@ -192,11 +199,28 @@ def test_audit(task: Any, ipulaunch: Run) -> None:
     assert out.count("ok: ") == 4
     task({**AUDITED, "first_update": 4})
     assert "2 epochs of 3 updates, from update 4 on, of 8 out of" in ipulaunch("data", "audit", "r").out
+    task({**AUDITED, "first_update": 4, "last_update": 5})
+    assert "3 updates, from update 4 on, up to update 5, of 8 out of" in ipulaunch("data", "audit", "r").out
+    task({**AUDITED, "last_update": 5, "replaced": 2})
+    lines = ipulaunch("data", "audit", "r").out.splitlines()
+    assert "2 epochs of 3 updates, up to update 5, of 8 out of" in lines[0]
+    assert lines[1] == "note: 2 samples could not be read and made way for a neighbour, as the run has recorded"
+    assert lines[3] == "ok: but for those, no sample was taken twice in a pass"
     task({"event": "defect", "message": "sample 3 is lost"}, {**AUDITED, "discrepancies": 1})
     code, out, err = ipulaunch("data", "audit", "r")
-    assert (code, out.splitlines()[0], err) == (5, "sample 3 is lost", "error: 1 discrepancy in r\n")
+    assert (code, out.splitlines()[0], err) == (5, "sample 3 is lost", f"error: 1 discrepancy in {run}\n")
     assert "ok" not in out
     assert json.loads(ipulaunch("data", "audit", "r", "--json").out)["messages"] == ["sample 3 is lost"]
+
+
+def test_audit_of_a_run_that_was_submitted(task: Any, ipulaunch: Run, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "r"
+    (run / "run").mkdir(parents=True)
+    for place in (run, run / "run"):
+        (place / "plan.json").touch()
+    seen = task(AUDITED)
+    assert ipulaunch("data", "audit", "r", "--runs-dir", str(tmp_path / "runs")).code == 0
+    assert seen()["options"]["run"] == str(run / "run")
 
 
 def test_build(task: Any, ipulaunch: Run) -> None:

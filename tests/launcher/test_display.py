@@ -12,6 +12,7 @@ import pytest
 from ipulaunch.configs.job import Job
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.launcher import display, live_display
+from ipulaunch.launcher.attempts import Restart
 from ipulaunch.launcher.display import Display, make_display
 from ipulaunch.launcher.events import Follower, Progress
 from ipulaunch.launcher.examination import Finding
@@ -63,7 +64,7 @@ def live(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveDisplay]
     monkeypatch.setenv("COLUMNS", "100")
     drawn = LiveDisplay(Terminal(), Terminal())
     yield drawn
-    drawn.stop()
+    drawn.end()
 
 
 def _talk(shown: Display) -> str:
@@ -81,8 +82,26 @@ def _training() -> Tuple[Progress, List[Dict[str, Any]]]:
     records = [
         {"instance": 0, "event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3},
         {"instance": 1, "event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3},
-        {"instance": 0, "event": "log", "time_ns": 2, "epoch": 1, "update": 8, "samples_per_s": 20.0, "loss": 0.25},
-        {"instance": 1, "event": "log", "time_ns": 2, "epoch": 1, "update": 8, "samples_per_s": 20.0, "loss": 0.25},
+        {
+            "instance": 0,
+            "event": "log",
+            "time_ns": 2,
+            "epoch": 1,
+            "epochs": 2,
+            "update": 8,
+            "samples_per_s": 20.0,
+            "loss": 0.25,
+        },
+        {
+            "instance": 1,
+            "event": "log",
+            "time_ns": 2,
+            "epoch": 1,
+            "epochs": 2,
+            "update": 8,
+            "samples_per_s": 20.0,
+            "loss": 0.25,
+        },
     ]
     for record in records:
         progress.take(record["instance"], {name: value for name, value in record.items() if name != "instance"})
@@ -90,7 +109,7 @@ def _training() -> Tuple[Progress, List[Dict[str, Any]]]:
 
 
 def test_start_says_what_runs_where(plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
-    plain.start(make_launch(["x"], job=JOB, notes=("as root",)), run_directory)
+    plain.announce(make_launch(["x"], job=JOB, notes=("as root",)), run_directory)
     talk = _talk(plain)
     for words in (
         "cosmoflow on 4 IPUs: an engine of the tests",
@@ -108,7 +127,7 @@ def test_start_passes_warnings_on(
 ) -> None:
     solution = solve_for(4, 4, layout=(1, 2), oversubscribe=True)
     assert solution.warnings
-    plain.start(make_launch(["x"], solution=solution), run_directory)
+    plain.announce(make_launch(["x"], solution=solution), run_directory)
     for warning in solution.warnings:
         assert f"warning: {warning}\n" in _talk(plain)
 
@@ -116,7 +135,7 @@ def test_start_passes_warnings_on(
 def test_run_is_named_relative_to_where_we_are(
     plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain.start(make_launch(["x"]), run_directory)
+    plain.announce(make_launch(["x"]), run_directory)
     assert _talk(plain).splitlines()[-1].split() == ["run", "run"]
     monkeypatch.chdir("/")
     plain.conclude(Verdict(0, "done"), RunDirectory(Path("/elsewhere/run")), {})
@@ -143,17 +162,20 @@ def test_milestones_are_those_of_instance_0(plain: Display) -> None:
             {"event": "validation", "checkpoint": "update-8", "update": 8, "epoch": 1, "val_loss": 0.5},
             "validation of update-8: val_loss 0.5",
         ),
-        ({"event": "validation", "update": 8, "epoch": 1, "val_loss": 0.5}, "validation of the weights: val_loss 0.5"),
         (
-            {"event": "log", "update": 4, "epoch": 0.5, "samples_per_s": 2.0, "loss": 0.25},
+            {"event": "validation", "update": 8, "epoch": 1, "samples": 7, "val_loss": 0.5},
+            "validation of the weights: val_loss 0.5",
+        ),
+        (
+            {"event": "log", "update": 4, "epoch": 0.5, "epochs": 2, "samples_per_s": 2.0, "loss": 0.25},
             "epoch 0.5/2: loss 0.25",
         ),
-        ({"event": "checkpoint", "path": "checkpoints/8"}, ""),
+        ({"event": "checkpoint", "path": "checkpoints/8", "update": 8}, ""),
     ],
     ids=["warning", "resumed", "validation", "validation of no checkpoint", "half an epoch", "checkpoint"],
 )
 def test_records_that_are_told_of(record: Dict[str, Any], line: str, plain: Display) -> None:
-    progress = Progress(1, epochs=2)
+    progress = Progress(1)
     taken = {"time_ns": 1, **record}
     assert progress.take(0, taken)
     plain.show(progress, [{"instance": 0, **taken}])
@@ -170,9 +192,9 @@ def test_a_warning_is_told_once(plain: Display) -> None:
 def test_start_of_a_single_replica_counts_in_the_singular(
     plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, solve_for: Callable[..., Any]
 ) -> None:
-    training = (Finding("pipeline", "2 stages"), Finding("IPU only", "device.profile = true"))
+    training = (Finding("pipeline", "2 stages"), Finding("IPU only", "device.profile = true", in_plan_only=True))
     solution = solve_for(1, 1, layout=(1, 1))
-    plain.start(make_launch(["x"], job=JOB, solution=solution, training=training), run_directory)
+    plain.announce(make_launch(["x"], job=JOB, solution=solution, training=training), run_directory)
     assert [" ".join(line.split()) for line in _talk(plain).splitlines()] == [
         "cosmoflow on 1 IPU: an engine of the tests",
         "IPUs 1 = 1 replica x 1",
@@ -191,8 +213,13 @@ def test_start_of_a_single_replica_counts_in_the_singular(
         ({"target": {"value": 0.98, "reached_by": {"checkpoint": "update-8"}}}, "target 0.98: reached by update-8"),
         ({"target": {"value": 0.98, "reached_by": {"update": 8}}}, "target 0.98: reached by the weights"),
         ({"target": {"value": 0.98, "reached_by": None}}, "target 0.98: not reached"),
+        ({"judged_by": "val_mae", "target": {"value": 2, "reached_by": None}}, "target val_mae 2: not reached"),
+        (
+            {"judged_by": "val_mae", "best": {"checkpoint": "c", "epoch": 1, "val_mae": 2}},
+            "best c, epoch 1 (by val_mae): val_mae 2",
+        ),
     ],
-    ids=["best", "no checkpoint", "target", "target without checkpoint", "target not reached"],
+    ids=["best", "no checkpoint", "target", "target without checkpoint", "target not reached", "measure", "best by"],
 )  # fmt: skip
 def test_end_names_the_best_and_the_target(
     more: Dict[str, Any], line: Optional[str], plain: Display, run_directory: RunDirectory
@@ -261,7 +288,8 @@ def test_broken_records_do_not_stop_the_display(
     kind: str, request: pytest.FixtureRequest, make_launch: MakeLaunch, run_directory: RunDirectory
 ) -> None:
     shown: Display = request.getfixturevalue(kind)
-    shown.start(make_launch(["x"], job=JOB), run_directory)
+    shown.announce(make_launch(["x"], job=JOB), run_directory)
+    shown.begin()
     broken = ["{}", "{", '{"time_ns": 1}', '{"event": "training"}', '{"event": "log", "time_ns": 2}', "null"]
     run_directory.events(0).write_text("\n".join(broken) + "\n")
     with contextlib.closing(Follower(run_directory, 2)) as follower:
@@ -269,7 +297,8 @@ def test_broken_records_do_not_stop_the_display(
 
 
 def test_terminal_gets_a_picture(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
-    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
     live.show(Progress(2), [])
     assert live.live is not None
     live.live.refresh()
@@ -281,17 +310,55 @@ def test_terminal_gets_a_picture(live: LiveDisplay, make_launch: MakeLaunch, run
 
 
 def test_picture_is_gone_at_the_end(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
-    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
     live.show(*_training())
-    live.stop()
-    live.stop()
+    live.end()
+    live.end()
     assert live.stream.getvalue().rindex("\x1b[?25h") > live.stream.getvalue().rindex("\x1b[?25l")  # type: ignore[attr-defined]
     live.conclude(Verdict(0, "done"), run_directory, SUMMARY)
     assert "done in 0 s\n" in _talk(live)
 
 
+def test_every_attempt_has_its_picture(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    for _ in range(2):
+        live.begin()
+        live.show(*_training())
+        assert live.live is not None
+        live.end()
+        assert live.live is None
+
+
+def test_position_of_an_attempt_that_begins_before_the_end_of_the_last(plain: Display, clock: Clock) -> None:
+    for update in (8, 4):
+        plain.begin()
+        clock.now += 10
+        plain.show(Progress(1, {0: update}, total_updates=8), [])
+    assert _talk(plain).splitlines() == ["update 8/8, 0.0 samples/s", "update 4/8, 0.0 samples/s"]
+
+
+def test_terminal_that_vanishes_stops_nothing(
+    terminal: Any, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    shown = LiveDisplay(terminal.stream, terminal.stream)
+    shown.announce(make_launch(["x"], job=JOB), run_directory)
+    shown.begin()
+    terminal.vanish()
+    shown.show(*_training())
+    assert shown.live is not None
+    shown.live.refresh()
+    shown.stopping("SIGHUP", "this update", 60.0)
+    shown.warn("the disk is almost full")
+    shown.end()
+    shown.begin()
+    shown.end()
+    shown.conclude(Verdict(75, "stopped"), run_directory, SUMMARY)
+
+
 def test_many_instances_are_summed_up(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
-    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
     progress, _ = _training()
     progress.instances = 100
     live.show(progress, [])
@@ -304,7 +371,8 @@ def test_many_instances_are_summed_up(live: LiveDisplay, make_launch: MakeLaunch
 def test_text_is_drawn_as_it_is(
     text: str, live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
 ) -> None:
-    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
     live.echo("h:0", text)
     live.line(f"note: {text}")
     assert f"h:0| {text}" in _talk(live)
@@ -312,7 +380,8 @@ def test_text_is_drawn_as_it_is(
 
 
 def test_long_lines_are_not_broken(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
-    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
     live.line("log: /a/" + "long/" * 60 + "path")
     assert "log: /a/" + "long/" * 60 + "path\n" in _talk(live)
 
@@ -320,7 +389,8 @@ def test_long_lines_are_not_broken(live: LiveDisplay, make_launch: MakeLaunch, r
 def test_program_of_a_user_gets_no_picture(
     live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
 ) -> None:
-    live.start(make_launch(["x"]), run_directory)
+    live.announce(make_launch(["x"]), run_directory)
+    live.begin()
     live.show(Progress(2), [])
     live.echo("h:0", "text")
     assert live.live is None
@@ -331,7 +401,8 @@ def test_output_that_is_not_the_terminal_stays_apart(
     live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
 ) -> None:
     live.output = io.StringIO()
-    live.start(make_launch(["x"], job=JOB), run_directory)
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
     live.echo("h:0", "text")
     assert _output(live) == "h:0| text\n"
     assert "text" not in _talk(live)
@@ -345,3 +416,59 @@ def test_display_depends_on_stderr(stream: io.StringIO, kind: type, monkeypatch:
     made = make_display(verbose=True)
     assert type(made) is kind
     assert (made.stream, made.output, made.verbose) == (stream, sys.stdout, True)
+
+
+def test_what_is_prepared_before_a_training_is_shown_now_and_then(plain: Display, clock: Clock) -> None:
+    for seconds, text in ((0, "indexing: 1 of 9 files"), (1, "indexing: 2 of 9 files"), (6, "indexing: 9 of 9 files")):
+        clock.now = 2000.0 + seconds
+        plain.show(Progress(1, preparing=text), [])
+        plain.show(Progress(1, preparing=text), [])
+    assert _talk(plain).splitlines() == ["indexing: 1 of 9 files", "indexing: 9 of 9 files"]
+
+
+def test_what_is_prepared_is_in_the_picture(
+    live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
+    live.show(Progress(2, preparing="staging: 3 of 10 MiB"), [])
+    live.end()
+    assert "0 of 2 instances have started · staging: 3 of 10 MiB · 0 s" in _talk(live)
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        (Progress(2, started={0: {}}), "1 of 2 instances have started, {} s"),
+        (Progress(2, total_updates=8), "the first update is being built, {} s"),
+    ],
+)
+def test_a_long_wait_for_the_first_update_is_not_silent(
+    progress: Progress, said: str, plain: Display, clock: Clock, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    plain.announce(make_launch(["x"], job=JOB), run_directory)
+    shown = len(_talk(plain))
+    for _ in range(80):
+        clock.now += 1
+        plain.show(progress, [])
+    assert _talk(plain)[shown:].splitlines() == [said.format(31), said.format(62)]
+
+
+def test_programs_of_users_may_be_silent(
+    plain: Display, clock: Clock, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    plain.announce(make_launch(["x"]), run_directory)
+    shown = len(_talk(plain))
+    clock.now += 100
+    plain.show(Progress(2), [])
+    assert _talk(plain)[shown:] == ""
+
+
+def test_a_failure_that_is_restarted_does_not_ask_for_a_resume(plain: Display) -> None:
+    failed = Verdict(7, "localhost:1 failed first", ("hint: see dmesg", "resume: ipulaunch resume a"))
+    plain.restarting(failed, Restart(1, 2, 5.0), has_checkpoint=True)
+    assert _talk(plain).splitlines() == [
+        "failed: localhost:1 failed first",
+        "hint: see dmesg",
+        "restart 1 of 2 in 5 s, from the newest checkpoint",
+    ]

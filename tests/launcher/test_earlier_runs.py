@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Tuple
 
 import pytest
 
-from ipulaunch.launcher.earlier_runs import newest_run
+from ipulaunch.configs.job import Job, to_yaml
+from ipulaunch.configs.tree import assignment
+from ipulaunch.configs.workloads import resolve
+from ipulaunch.launcher.earlier_runs import all_runs, newest_run
 
 Run = Callable[..., Any]
+
+
+def job_of(workload: str, *texts: str) -> str:
+    overrides = [assignment(text, "--set") for text in texts]
+    return to_yaml(Job(workload, "cpu", resolve(workload, rehearsal=False, overrides=overrides).settings))
 
 
 @pytest.fixture()
@@ -21,7 +29,9 @@ def runs(tmp_path: Path) -> Path:
     for age, name in enumerate(names):
         path = base / name / "checkpoints" / "update-00000008"
         (path if name != "mnist-5" else base / name).mkdir(parents=True)
-        os.utime(base / name, (1000 + age, 1000 + age))
+        (base / name / "job.yaml").write_text(job_of(name.split("-")[0]))
+        (base / name / "plan.json").touch()
+        os.utime(base / name / "plan.json", (1000 + age, 1000 + age))
     return base
 
 
@@ -30,6 +40,41 @@ def runs(tmp_path: Path) -> Path:
 )
 def test_newest_run_with_a_checkpoint(workload: str, name: str, runs: Path) -> None:
     assert newest_run(workload) == Path("runs", name)
+
+
+def test_checkpoints_may_be_elsewhere(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "update-00000008").mkdir(parents=True)
+    (runs / "mnist-5" / "job.yaml").write_text(
+        job_of("mnist", f"training.checkpoint_output_dir={tmp_path / 'elsewhere'}")
+    )
+    assert newest_run("mnist") == Path("runs", "mnist-5")
+
+
+def test_a_run_may_have_any_name(runs: Path) -> None:
+    (runs / "cifar10-2").rename(runs / "mine")
+    assert newest_run("cifar10") == Path("runs", "mine")
+
+
+def test_a_submitted_run_has_its_checkpoints_inside(runs: Path, ipulaunch: Run) -> None:
+    inside = runs / "mnist-5" / "run"
+    (inside / "checkpoints" / "update-00000008").mkdir(parents=True)
+    for name in ("plan.json", "job.yaml"):
+        (inside / name).write_text((runs / "mnist-5" / name).read_text())
+    assert newest_run("mnist") == Path("runs", "mnist-5")
+    assert resumed(ipulaunch, "--resume", "mnist-5") == f"--backend ipu --set training.resume={runs / 'mnist-5'}"
+
+
+def test_a_link_to_nowhere_is_no_run(runs: Path) -> None:
+    (runs / "latest").symlink_to("gone")
+    assert newest_run("mnist") == Path("runs", "mnist-3")
+
+
+def test_the_newest_run_is_that_of_ps(runs: Path) -> None:
+    os.utime(runs / "mnist-1", (2000, 2000))  # as whoever looks into it and leaves a file
+    assert newest_run("mnist") == Path("runs", "mnist-3")
+    os.utime(runs / "mnist-1" / "plan.json", (2000, 2000))
+    assert newest_run("mnist") == Path("runs", "mnist-1")
+    assert [path.name for path in all_runs(runs)][:3] == ["mnist-1", "mnist-5", "cifar100-4"]
 
 
 def test_no_run_is_no_newest_run(runs: Path) -> None:
@@ -47,8 +92,30 @@ def test_auto_is_the_path_of_the_newest_run(runs: Path, ipulaunch: Run) -> None:
     assert resumed(ipulaunch, "--resume", "auto") == f"--backend ipu --set training.resume={runs / 'mnist-3'}"
 
 
-def test_named_run_becomes_a_whole_path(runs: Path, ipulaunch: Run) -> None:
-    assert resumed(ipulaunch, "--resume", "runs/mnist-1") == f"--backend ipu --set training.resume={runs / 'mnist-1'}"
+@pytest.mark.parametrize("name", ["runs/mnist-1", "mnist-1"])
+def test_named_run_becomes_a_whole_path(name: str, runs: Path, ipulaunch: Run) -> None:
+    assert resumed(ipulaunch, "--resume", name) == f"--backend ipu --set training.resume={runs / 'mnist-1'}"
+
+
+def test_auto_passes_over_runs_of_another_network(runs: Path, ipulaunch: Run) -> None:
+    (runs / "mnist-3" / "job.yaml").write_text(job_of("mnist", "data.mean=[1.0]"))
+    assert str(runs / "mnist-1") in resumed(ipulaunch, "--resume", "auto")
+    assert str(runs / "mnist-3") in resumed(ipulaunch, "--resume", "auto", "--set", "data.mean=[1.0]")
+
+
+@pytest.mark.parametrize("words", [("--resume", "mine"), ("--no-training", "--checkpoint-input-dir", "runs/mine")])
+def test_a_run_of_another_network_is_refused_with_what_differs(
+    words: Tuple[str, ...], tmp_path: Path, ipulaunch: Run
+) -> None:
+    path = tmp_path / "runs" / "mine"
+    (path / "checkpoints" / "update-00000008").mkdir(parents=True)
+    job = job_of("cosmoflow", "data.side=16", "model.n_conv_layers=3", "training.seed=5", "model.dropout=0.1")
+    (path / "job.yaml").write_text(job)
+    code, out, err = ipulaunch("cosmoflow", "--pod", "16", *words, "--dry-run")
+    assert (code, out) == (6, "")
+    assert "was trained with data.side 16 and model.n_conv_layers 3, and this job has data.side 64 and" in err
+    assert "hint: add --side 16 --n-conv-layers 3, as in that run" in err
+    assert ipulaunch("cosmoflow", *words, "--pod", "16", "--side", "16", "--n-conv-layers", "3", "--dry-run").code == 0
 
 
 def test_auto_without_a_run_starts_anew(ipulaunch: Run) -> None:
@@ -59,3 +126,31 @@ def test_run_that_is_not_there_is_refused(ipulaunch: Run) -> None:
     code, out, err = ipulaunch("mnist", "--resume", "runs/none", "--dry-run")
     assert (code, out) == (5, "")
     assert "there is no run or checkpoint runs/none" in err
+
+
+def test_run_of_another_workload_is_refused(runs: Path, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("mnist", "--resume", "cifar10-2", "--dry-run")
+    assert (code, out) == (5, "")
+    assert "runs/cifar10-2 is a run of cifar10, and cannot be continued by mnist" in err
+    assert "ipulaunch resume runs/cifar10-2 continues it" in err
+
+
+def test_what_a_job_resumes_is_told(runs: Path, ipulaunch: Run) -> None:
+    words = ("--scheduler", "slurm", "--resume", "auto", "--dry-run")
+    code, _, err = ipulaunch("submit", "mnist", "--synthetic-data", "cpu", *words)
+    assert code == 0 and f"note: --resume auto: continues {runs / 'mnist-3'}" in err
+    code, _, err = ipulaunch("submit", "cosmoflow", "--pod", "4", *words)
+    assert (
+        code == 0
+        and "note: --resume auto: no run of cosmoflow with this network has a checkpoint here; a new training starts"
+        in err
+    )
+
+
+def test_nothing_to_resume_is_told(runs: Path, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("cosmoflow", "--pod", "4", "--resume", "auto", "--dry-run")
+    assert (
+        code == 0
+        and "note: --resume auto: no run of cosmoflow with this network has a checkpoint here; a new training starts"
+        in err
+    )

@@ -9,7 +9,7 @@ import pytest
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.launcher import engines
-from ipulaunch.launcher.launch import choose_engine
+from ipulaunch.launcher.asked import choose_engine
 from ipulaunch.launcher.poprun_options import Sdk
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher.events import Follower, Progress, measured
+from ipulaunch.launcher.events import Follower, Progress
 
 TRAINING = {"event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3}
 
@@ -118,6 +118,7 @@ def test_long_file_is_read_in_several_looks(follower: Follower, run_directory: R
         {"event": "resumed", "path": "p"},
         {"event": "log", "update": 1},
         {"event": "checkpoint"},
+        {"event": "checkpoint", "path": "p"},
         {"event": "training", "epochs": 1},
         {},
     ],
@@ -129,19 +130,6 @@ def test_incomplete_record_is_not_taken(record: Dict[str, Any]) -> None:
     assert progress == Progress(1)
 
 
-def test_metrics_of_a_record_are_what_is_not_about_it() -> None:
-    record = {
-        "event": "validation",
-        "time_ns": 1,
-        "instance": 0,
-        "checkpoint": "c",
-        "update": 8,
-        "epoch": 1,
-        "val_loss": 2,
-    }
-    assert measured(record) == {"val_loss": 2}
-
-
 def test_progress_of_a_training() -> None:
     progress = Progress(2)
     assert (progress.update, progress.samples_per_s, progress.total_updates) == (0, 0, 0)
@@ -149,10 +137,33 @@ def test_progress_of_a_training() -> None:
     progress.take(0, TRAINING)
     progress.take(0, _update(3, loss=0.5))
     progress.take(1, _update(4, loss=0.4))
-    progress.take(0, {"event": "log", "time_ns": 9, "epoch": 1, "update": 8, "samples_per_s": 12.0, "val_loss": 0.3})
-    progress.take(0, {"event": "checkpoint", "time_ns": 10, "path": "checkpoints/8"})
+    progress.take(
+        0, {"event": "log", "time_ns": 9, "epoch": 1, "epochs": 2, "update": 8, "samples_per_s": 12.0, "val_loss": 0.3}
+    )
+    assert progress.take(0, {"event": "checkpoint", "time_ns": 10, "path": "checkpoints/8", "update": 8})
     progress.take(0, {"event": "something new", "time_ns": 11})
-    assert (progress.total_updates, progress.epochs, progress.left_out) == (16, 2, 3)
-    assert (progress.update, progress.epoch, progress.samples_per_s) == (8, 1, 22.0)
+    assert progress.total_updates == 16
+    assert (progress.update, progress.samples_per_s) == (8, 22.0)
     assert progress.metrics == {"loss": 0.4, "val_loss": 0.3}
-    assert (progress.started[0]["host"], progress.checkpoint) == ("a", "checkpoints/8")
+    assert progress.started[0]["host"] == "a"
+
+
+def test_a_training_that_is_taken_up_again_is_where_it_was_left() -> None:
+    progress = Progress(1)
+    progress.take(0, {"event": "resumed", "time_ns": 1, "path": "checkpoints/6", "update": 6})
+    assert (progress.update, progress.position) == (0, 6)
+    progress.take(0, _update(7, loss=0.5))
+    assert (progress.update, progress.position) == (7, 7)
+
+
+def test_what_is_prepared_before_a_training_is_told_from_the_first_instance() -> None:
+    progress = Progress(2)
+    assert progress.take(0, {"event": "staging", "time_ns": 1, "done": 3 << 20, "total": 10 << 20})
+    assert progress.preparing == "staging: 3 of 10 MiB"
+    assert progress.take(0, {"event": "validating", "time_ns": 1, "done": 3, "total": 10})
+    assert progress.preparing == "validating: 3 of 10 micro-batches"
+    assert progress.take(0, {"event": "indexing", "time_ns": 2, "done": 40, "total": 1024})
+    assert progress.take(1, {"event": "indexing", "time_ns": 3, "done": 7, "total": 1024})
+    assert progress.preparing == "indexing: 40 of 1024 files"
+    assert not progress.take(0, {"event": "indexing", "time_ns": 4, "done": "all", "total": 1024})
+    assert not progress.take(0, {"event": "staging", "time_ns": 4, "done": 1})

@@ -97,8 +97,10 @@ def test_epochs_that_cannot_be_grouped(words: str, message: str, hint: str, ipul
         pytest.param("--pipeline-splits pol1", ["no layer pol1", "did you mean pool1?", "legal"], id="unknown split"),
         pytest.param("--pipeline-splits pool2,pool1", ["use pool1, pool2"], id="splits out of order"),
         pytest.param("--pipeline-splits pool1,pool1", ["given 2 times"], id="split twice"),
-        pytest.param("--pipeline-splits predictions", ["cannot be split after predictions"], id="split at the end"),
-        pytest.param("--pipeline-splits=", ["no layer"], id="empty split"),
+        pytest.param("--pipeline-splits conv1", ["cannot be split before conv1"], id="split at the start"),
+        pytest.param("--pipeline-splits=", ["is the variable that it came from set?"], id="empty split"),
+        pytest.param("--bad-records skip", ["--bad-records skip has no effect on mnist", "memory"], id="in memory"),
+        pytest.param("--augment", ["--augment has no effect on mnist"], id="augment"),
     ],
 )
 def test_bad_values_are_refused_before_anything_starts(
@@ -110,11 +112,59 @@ def test_bad_values_are_refused_before_anything_starts(
         assert text in err
 
 
+CIFAR_PLAN = "plan cifar10 --no-rehearsal --engine openmpi --num-replicas 1 --synthetic-data cpu --micro-batch-size 8"
+
+
+@pytest.mark.parametrize(
+    ("logs", "calls"),
+    [
+        ("1", "6 device calls of 781"),
+        ("2", "6 device calls of 781"),
+        ("10", "66 device calls of 71"),
+        ("1/2", "3 device calls of 1562"),
+        ("1/3", "2 device calls of 2343"),
+        ("0", "1 device call of 4686"),
+    ],
+)
+def test_logs_decide_the_device_calls_of_a_plan(logs: str, calls: str, ipulaunch: Run) -> None:
+    words = [*CIFAR_PLAN.split(), "--gradient-accumulation-count", "8", "--num-epochs", "6", "--logs-per-epoch", logs]
+    code, out, err = ipulaunch(*words)
+    assert code == 0, err
+    assert f"4686 weight updates in {calls}" in out
+    assert ("warning" in err) == (logs in ("2", "10", "0"))
+
+
+WITHOUT_EFFECT = [
+    ("--pipeline-schedule Interleaved", "pipeline.schedule has no effect without pipeline.splits"),
+    ("--pipeline-validation-model", "pipeline.validation_model has no effect without pipeline.splits"),
+    ("--set schedule.warmup_mode=mask", "schedule.warmup_mode has no effect without schedule.warmup_epochs"),
+    ("--target-accuracy 0.5 --no-validation", "training.target_accuracy has no effect without training.validation"),
+    ("--keep-checkpoints 3 --ckpts-per-epoch 0", "training.keep_checkpoints has no effect without checkpoints"),
+    ("--lr-staircase --lr-schedule const", "schedule.staircase has no effect on a constant learning rate"),
+    ("--set model.norm_groups=8", "model.norm_groups has no effect with model.norm_layer = batch_norm"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WITHOUT_EFFECT, ids=[row[0] for row in WITHOUT_EFFECT])
+def test_settings_without_effect_are_told(words: str, said: str, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("plan", "cifar10", "--pod", "4", *words.split())
+    assert code == 0, err
+    assert said in err
+    assert said not in ipulaunch("plan", "cifar10", "--pod", "4").err
+
+
+def test_a_schedule_means_nothing_to_a_rehearsal(ipulaunch: Run) -> None:
+    words = ["mnist", "--pod", "4", "--pipeline-splits", "flatten", "--pipeline-schedule", "Interleaved"]
+    note = "a rehearsal runs stage after stage: the schedule and the device mapping count in the plan alone"
+    assert note in ipulaunch("plan", *words, "--engine", "openmpi", "--host-layout", "1x2").err
+    assert note not in ipulaunch("plan", *words, "--engine", "poprun").err
+
+
 def test_cosmoflow_blocks_that_leave_nothing_are_refused(ipulaunch: Run) -> None:
     code, _, err = ipulaunch("plan", "cosmoflow", "--pod", "4", "--side", "8")
     assert code == 6
     assert "conv4_pool of cosmoflow takes windows of 2 x 2 x 2 from 1 x 1 x 1" in err
-    assert "use --side 32 or more, or fewer layers" in err
+    assert "use --side 32 or more, or fewer layers: see --n-conv-layers and --model" in err
 
 
 def test_stages_that_no_replica_can_have_are_refused(ipulaunch: Run) -> None:
@@ -170,10 +220,10 @@ def test_rounded_global_batch_is_warned_of_with_both_numbers(ipulaunch: Run) -> 
 
 @pytest.mark.parametrize("command", [("plan",), ()], ids=["plan", "run"])
 def test_16_bits_without_loss_scaling_are_warned_of(command: Any, ipulaunch: Run) -> None:
-    words = (*command, "mnist", "--precision", "16.16", *(() if command else ("--dry-run",)))
+    words = (*command, "mnist", "--optimizer", "sgd", "--precision", "16.16", *(() if command else ("--dry-run",)))
     code, _, err = ipulaunch(*words)
     assert (code, err.count("precision 16.16 without loss scaling")) == (0, 1)
-    assert ipulaunch(*words, "--loss-scaling", "128").err == ""
+    assert "warning: precision" not in ipulaunch(*words, "--loss-scaling", "128").err
 
 
 @pytest.mark.parametrize(
@@ -246,6 +296,21 @@ def test_what_only_an_ipu_honours_is_noted_in_a_rehearsal(ipulaunch: Run, fake_m
     assert "--set device.half_partials=true" in out
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("cosmoflow --engine openmpi", "128 samples, and 32 for validation, synthetic"),
+        ("cosmoflow --engine openmpi --data-dir d", "up to 128 samples, and 32 for validation, from {here}/d"),
+        ("mnist --engine openmpi --dataset-path d", "for validation, from {here}/d"),
+        ("mnist --engine openmpi", "for validation, synthetic"),
+        ("mnist", "up to 60000 samples, and 10000 for validation, from --dataset-path, which is not given"),
+    ],
+)
+def test_a_plan_tells_where_samples_come_from(words: str, said: str, ipulaunch: Run) -> None:
+    out = ipulaunch("plan", *words.split(), "--pod", "4", "--host-layout", "1x2").out
+    assert said.format(here=Path.cwd()) + "\n" in out
+
+
 def test_inference_has_no_device_calls_to_show(ipulaunch: Run) -> None:
     code, out, err = ipulaunch("plan", "imagenet", "--config", "resnet50_infer_bs1", "--logs-per-epoch", "0")
     assert (code, err) == (0, "")
@@ -255,7 +320,7 @@ def test_inference_has_no_device_calls_to_show(ipulaunch: Run) -> None:
 def test_json_of_plan_and_run_have_the_same_findings(ipulaunch: Run) -> None:
     plan, run = (json.loads(ipulaunch(*line, "--json").out) for line in (("plan", *EIGHT_K), EIGHT_K))
     assert plan["training"] == run["training"]
-    assert sorted(plan["training"]) == ["IPU only", "host", "pipeline"]
+    assert sorted(plan["training"]) == ["IPU only", "data", "host", "pipeline"]
     assert plan["notes"] == run["notes"]
 
 
@@ -275,11 +340,20 @@ def test_suggested_splits(ipulaunch: Run) -> None:
     assert ipulaunch("plan", "imagenet", "--pod", "16", *words).code == 0
 
 
+def test_stages_can_be_even_in_other_costs(ipulaunch: Run) -> None:
+    assert ipulaunch("plan", "imagenet", "--pod", "4", "--splits-by", "flops").code == 2
+    words = ("plan", "imagenet", "--suggest-splits", "2", "--json", "--splits-by")
+    by_parameters = json.loads(ipulaunch(*words, "parameters").out)
+    sizes = [stage["parameters"] for stage in by_parameters["stages"]]
+    assert by_parameters["balance"] == pytest.approx(sum(sizes) / 2 / max(sizes))
+    assert by_parameters["splits"] != json.loads(ipulaunch(*words, "activations").out)["splits"]
+
+
 def test_json_of_suggested_splits(ipulaunch: Run) -> None:
     data = json.loads(ipulaunch("plan", "imagenet", "--suggest-splits", "4", "--json").out)
     flops = [stage["flops"] for stage in data["stages"]]
     assert data["balance"] == pytest.approx(sum(flops) / 4 / max(flops))
-    assert [stage["last_layer"] for stage in data["stages"]] == [*data["splits"], "predictions"]
+    assert [stage["first_layer"] for stage in data["stages"]] == ["image", *data["splits"]]
     assert data["balance"] > 0.85
 
 
@@ -303,3 +377,27 @@ def test_validation_off_the_stages_is_refused(ipulaunch: Run) -> None:
     code, _, err = ipulaunch(*words, "--dry-run")
     assert code == 6 and "a pipelined model validates on its pipeline stages" in err
     assert ipulaunch(*words, "--no-validation", "--dry-run").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--optimizer sgd --set optimizer.rho=0.8", "optimizer.rho has no effect with optimizer.name = sgd: it is for"),
+        ("--set optimizer.epsilon=1e-3", "optimizer.epsilon has no effect with optimizer.name = sgd"),
+        ("--lr-schedule cosine --set schedule.power=2", "schedule.power has no effect with schedule.name = cosine"),
+    ],
+)  # fmt: skip
+def test_settings_that_nothing_uses_are_told(words: str, said: str, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("plan", "cifar10", *f"--pod 4 --optimizer sgd {words}".split())
+    assert code == 0 and f"warning: {said}" in err
+
+
+@pytest.mark.parametrize("words", ["--optimizer rmsprop --set optimizer.rho=0.8", "--optimizer sgd"])
+def test_settings_that_are_used_or_not_given_are_not_told(words: str, ipulaunch: Run) -> None:
+    assert "has no effect" not in ipulaunch("plan", "cifar10", "--pod", "4", *words.split()).err
+
+
+@pytest.mark.parametrize(("workload", "option"), [("cosmoflow", "--data-dir"), ("imagenet", "--dataset-path")])
+def test_made_up_samples_are_not_staged(workload: str, option: str, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch(workload, "--pod", "4", "--rehearsal", "--stage-dir", "/fast", "--dry-run")
+    assert code == 6 and "--stage-dir has no effect on synthetic samples" in err and f"give {option}" in err

@@ -117,3 +117,17 @@ def test_last_words_of_the_engine_are_kept(run_directory: RunDirectory, make_pla
     logs.close()
     assert logs.engine_lines[-3:] == ["997", "998", "999"]
     assert len(logs.engine_lines) < 50
+
+
+def test_lines_without_room_are_kept_for_the_verdict(run_directory: RunDirectory, make_plan: MakePlan) -> None:
+    run_directory.log(1).symlink_to("/dev/full")
+    logs = InstanceLogs(run_directory, make_plan(4, 2))
+    for line in (b"[1,0]<stdout>: fine\n", b"[1,1]<stderr>: error: no space left\n", b"words of the engine\n"):
+        logs.feed(line)
+    logs.close()
+    assert logs.engine_lines == [
+        f"output could not be kept in {run_directory.path}: No space left on device",
+        "localhost:1| error: no space left",
+        "words of the engine",
+    ]
+    assert run_directory.log(0).read_text() == "fine\n"

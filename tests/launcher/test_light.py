@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -12,7 +11,7 @@ HEAVY = ("tensorflow", "keras", "numpy", "rich", "mpi4py", "ipulaunch.workers", 
 DRY_RUN = """
 import sys
 sys.argv = ["ipulaunch", "cosmoflow", "--pod", "16", "--dry-run", "--num-epochs", "3"]
-from ipulaunch.launcher.cli import main
+from ipulaunch.launcher.entry import main
 try:
     main()
 except SystemExit as end:
@@ -60,7 +59,7 @@ def test_settings_are_loaded_when_they_are_needed(
     code = f"""
 import sys
 sys.argv = ["ipulaunch", *{words!r}]
-from ipulaunch.launcher.cli import main
+from ipulaunch.launcher.entry import main
 try:
     main()
 finally:
@@ -83,12 +82,34 @@ finally:
     ],
     ids=["poprun", "openmpi"],
 )
-def test_65536_ipus_are_planned_and_rendered_within_a_second(
+def test_the_work_for_65536_ipus_grows_no_faster_than_their_number(
     engine: str, said: str, ipulaunch: Callable[..., Any], fake_mpirun: Path
 ) -> None:
-    words = ("run", "--ipus", "65536", "--hosts", "h[0-1023]", "--host-layout", "8x16", "--engine", engine, "--dry-run")
-    started = time.process_time()
-    code, out, _ = ipulaunch(*words, "prog")
-    seconds = time.process_time() - started
-    assert (code, said in out) == (0, True)
-    assert seconds < 1
+    """`benchmarks/startup.py` tells how long it takes."""
+
+    def calls(hosts: int) -> int:
+        words = ("run", "--ipus", f"{64 * hosts}", "--hosts", f"h[0-{hosts - 1}]", "--host-layout", "8x16", "--dry-run")
+        count = 0
+
+        def seen(frame: object, event: str, _: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(seen)
+        try:
+            code, out, _ = ipulaunch(*words, "--engine", engine, "prog")
+        finally:
+            sys.setprofile(None)
+        assert (code, said in out) == (0, hosts == 1024)
+        return count
+
+    calls(2)  # what is loaded once
+    assert calls(1024) < 8 * calls(128)
+
+
+def test_who_interrupts_the_loading_sees_no_traceback(own_environment: Dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    environ = {**own_environment, "PYTHONPATH": str(tmp_path)}
+    words = [sys.executable, "-m", "ipulaunch.launcher", "--help"]
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", timeout=60, check=False, env=environ)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -48,6 +48,9 @@ def test_hosts_have_the_slots_the_plan_gives_them(make_plan: MakePlan) -> None:
     argv = openmpi_argv(make_plan(4, 4, hosts=("a", "b")), OpenMpiOptions(), ("prog",))
     assert list(argv) == [
         *("mpirun", "--bind-to", "none", "--output", "tag"),
+        *("--prtemca", "oob_tcp_keepalive_time", "30"),
+        *("--prtemca", "oob_tcp_keepalive_intvl", "6"),
+        *("--prtemca", "oob_tcp_keepalive_probes", "5"),
         *_context("a:2", total=4, depth=1, local=1, first=0, index=0),
         "prog",
         ":",
@@ -60,6 +63,16 @@ def test_hosts_have_the_slots_the_plan_gives_them(make_plan: MakePlan) -> None:
         *_context("b:2", total=4, depth=1, local=1, first=3, index=1),
         "prog",
     ]
+
+
+@pytest.mark.parametrize("seconds", [0.5, 2, 7, 10, 60])
+def test_a_lost_host_is_noticed_in_time(seconds: float, make_plan: MakePlan) -> None:
+    argv = openmpi_argv(make_plan(4, 2, hosts=("a", "b")), OpenMpiOptions(lost_after_s=seconds), ("prog",))
+    idle, interval, probes = (
+        int(argv[argv.index(f"oob_tcp_keepalive_{name}") + 1]) for name in ("time", "intvl", "probes")
+    )
+    assert idle > 0 and interval > 0
+    assert idle + interval * probes <= max(6, seconds)  # whole seconds is all there is
 
 
 @pytest.mark.parametrize(("major", "tags"), [(4, ["--tag-output"]), (5, ["--output", "tag"])], ids=["4", "5"])

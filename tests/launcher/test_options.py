@@ -147,12 +147,12 @@ def test_lists_can_be_written_in_several_ways(words: str, ipulaunch: Run) -> Non
         pytest.param("--num-epochs 5", " --set training.num_epochs=5", id="setting"),
         pytest.param(
             "--pipelining",
-            " --set 'pipeline.splits=[\"pool2\"]' --set training.gradient_accumulation_count=8",
+            " --set 'pipeline.splits=[\"flatten\"]' --set training.gradient_accumulation_count=8",
             id="pipelining",
         ),
         pytest.param(
             "--pipelining --gradient-accumulation-count 16",
-            " --set 'pipeline.splits=[\"pool2\"]' --set training.gradient_accumulation_count=16",
+            " --set 'pipeline.splits=[\"flatten\"]' --set training.gradient_accumulation_count=16",
             id="accumulation",
         ),
         pytest.param(
@@ -238,9 +238,11 @@ def test_a_preset_can_be_rehearsed(workload: str, name: str, ipulaunch: Run, fak
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        pytest.param("mnist --dataset-path nowhere", "there is no directory nowhere", id="images"),
-        pytest.param("cosmoflow --pod 4 --data-dir nowhere", "there is no directory nowhere", id="volumes"),
-        pytest.param("mnist --no-training --checkpoint-input-dir nowhere", "no directory nowhere", id="checkpoints"),
+        pytest.param("mnist --dataset-path nowhere", "there is no directory {here}/nowhere", id="images"),
+        pytest.param("cosmoflow --pod 4 --data-dir nowhere", "there is no directory {here}/nowhere", id="volumes"),
+        pytest.param(
+            "mnist --no-training --checkpoint-input-dir nowhere", "no directory {here}/nowhere", id="checkpoints"
+        ),
         pytest.param("mnist --no-rehearsal", "mnist needs its images", id="none"),
     ],
 )
@@ -248,5 +250,60 @@ def test_missing_data_is_told_before_anything_starts(words: str, said: str, ipul
     words += " --engine openmpi --host-layout 1x2"
     code, out, err = ipulaunch(*words.split())
     assert (code, out, Path("runs").exists()) == (5, "", False)
-    assert said in err
+    assert said.format(here=Path.cwd()) in err
     assert ipulaunch(*words.split(), "--dry-run").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        ("--data-dir d", "data.data_dir={here}/d"),
+        ("--data-dir /d", "data.data_dir=/d"),
+        ("--data-dir /d --stage-dir s/t", "data.stage_dir={here}/s/t"),
+        ("--set training.checkpoint_output_dir=c", "training.checkpoint_output_dir={here}/c"),
+        ("--use-estimator --model-dir ./m", "estimator.model_dir={here}/m"),
+        ("--no-training --checkpoint-input-dir ../c", "training.checkpoint_input_dir={here}/../c"),
+        ("--executable-cache-path x", "--executable-cache-path={here}/x"),
+        ("--python bin/python", "{here}/bin/python"),
+        ("--python python3.8", "python3.8"),
+    ],
+)
+def test_a_printed_line_has_whole_paths(words: str, written: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("cosmoflow", "--pod", "4", "--dry-run", *words.split())
+    assert code == 0, err
+    assert written.format(here=Path.cwd()) in shlex.split(out)
+
+
+def test_paths_of_files_and_variables_become_whole_as_well(ipulaunch: Run, tmp_path: Path) -> None:
+    Path("my.yaml").write_text("training: {checkpoint_output_dir: c}\n")
+    env = {"IPULAUNCH_DATA__DATA_DIR": "d"}
+    out = ipulaunch("cosmoflow", "--pod", "4", "--dry-run", "--config-path", "my.yaml", env=env).out
+    assert {f"training.checkpoint_output_dir={tmp_path}/c", f"data.data_dir={tmp_path}/d"} < set(shlex.split(out))
+
+
+@pytest.mark.parametrize("flag", ["--hosts", "--python", "--vipu-partition", "--executable-cache-path"])
+def test_empty_option_is_refused(flag: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("cosmoflow", "--pod", "4", flag, "", "--dry-run")
+    assert (code, out, err) == (2, "", f"error: {flag} is empty\nhint: is the variable that it came from set?\n")
+
+
+@pytest.mark.parametrize("flag", ["--data-dir", "--resume", "--stage-dir", "--checkpoint-output-dir"])
+def test_empty_path_is_refused(flag: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("cosmoflow", "--pod", "4", flag, "", "--dry-run")
+    assert (code, out) == (6, "")
+    assert f"{flag}: " in err
+    assert "is the variable that it came from set?" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("cosmoflow --dataset-path x", "No such option '--dataset-path' here: it is --data-dir."),
+        ("imagenet --data-dir x", "No such option '--data-dir' here: it is --dataset-path."),
+        ("plan cosmoflow --norm-layer batch_norm", "here; it is for imagenet, cifar10, cifar100, mnist."),
+        ("mnist --nonsense", "No such option '--nonsense'."),
+    ],
+)
+def test_option_of_another_workload(words: str, said: str, ipulaunch: Any) -> None:
+    code, _, err = ipulaunch(*words.split())
+    assert code == 2 and said in err.replace("No such option: --nonsense", "No such option '--nonsense'.")

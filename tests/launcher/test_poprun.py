@@ -1,14 +1,21 @@
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
 from ipulaunch.configs.errors import UsageError
+from ipulaunch.launcher import engines
 from ipulaunch.launcher.poprun import PoprunOptions, poprun_argv
 from ipulaunch.launcher.poprun_options import Sdk
 from ipulaunch.topology.plan import Plan
 
+FAKES = Path(__file__).parents[1] / "fakes"
 MakePlan = Callable[..., Plan]
 
 PROGRAM = ("python3", "train.py", "--flag", "two words")
@@ -138,9 +145,7 @@ def test_variables_and_mpi_options_go_to_every_instance(make_plan: MakePlan) -> 
         "--mpi-global-args=--mca btl_tcp_if_include eno1",
         "--mpi-global-args=--timestamp-output",
         "--allow-run-as-root=yes",
-        "--mpi-local-args=-x OPAL_PREFIX -x PATH",
-        "--mpi-local-args=-x A",
-        "--mpi-local-args=-x B_2",
+        "--mpi-local-args=-x OPAL_PREFIX -x PATH -x A -x B_2",
         *PROGRAM,
     )
 
@@ -159,7 +164,6 @@ def test_program_with_a_colon_is_kept_from_mpirun(make_plan: MakePlan) -> None:
         pytest.param(
             (2, 0), {"vipu_allocation": "a"}, ["2.0 has no --vipu-allocation", "use --vipu-cluster"], id="2.0"
         ),
-        pytest.param((3, 2), {"vipu_cluster": "c"}, ["3.2 has no --vipu-cluster", "use --vipu-allocation"], id="3.2"),
         pytest.param((2, 0), {"executable_cache_path": "/c"}, ["no --executable-cache-path", "2.1 to 3.4"], id="cache"),
         pytest.param((2, 5), {"host_subnet": "10.0.0.0/8"}, ["no --host-subnet", "2.6 to 3.4"], id="subnet"),
     ],
@@ -172,6 +176,71 @@ def test_option_the_sdk_lacks_is_refused(sdk: Sdk, given: Dict[str, Any], said: 
         assert words in f"{caught.value.message}; {caught.value.hint}"
 
 
-def test_cluster_is_written_for_old_sdks(make_plan: MakePlan) -> None:
-    argv = poprun_argv(make_plan(4, 2), PoprunOptions(sdk=(3, 1), vipu_cluster="c"), PROGRAM)
+@pytest.mark.parametrize("sdk", [(3, 1), (3, 2)], ids=str)
+def test_a_cluster_is_written_for_every_sdk(sdk: Sdk, make_plan: MakePlan) -> None:
+    """Deprecated, and documented to the last: poprun takes it."""
+    argv = poprun_argv(make_plan(4, 2), PoprunOptions(sdk=sdk, vipu_cluster="c"), PROGRAM)
     assert argv == ("poprun", *NUMBERS, "--process-placement=spreadnuma", "--vipu-cluster=c", *PROGRAM)
+
+
+@pytest.mark.parametrize("words", [("cosmoflow",), ("run", "--", "true")], ids=["workload", "program"])
+def test_without_the_sdk_the_fix_is_told(words: Sequence[str], ipulaunch: Callable[..., Any]) -> None:
+    name, *program = words
+    code, _, err = ipulaunch(name, "--pod", "16", "--engine", "poprun", *program)
+    assert (code, "hint: enable the SDK: source <sdk>/enable.sh" in err) == (4, True), err
+
+
+TWO_HOSTS = ("run", "--pod", "16", "--hosts", "a,b", "--dry-run", "--engine", "poprun")
+SDK_VARIABLES = {
+    "OPAL_PREFIX": "/sdk",
+    "CPATH": "/sdk/include",
+    "TF_POPLAR_FLAGS": "--x",
+    "POPLAR_ENGINE_OPTIONS": "{}",
+    "POPLAR_TARGET_OPTIONS": "{}",
+    "POPLAR_API_KEY": "hunter2hunter2",
+}
+
+
+def local_args(line: str) -> List[str]:
+    return [word.partition("=")[2] for word in shlex.split(line) if word.startswith("--mpi-local-args=")]
+
+
+def test_a_line_for_other_hosts_takes_what_the_sdk_sets_along(ipulaunch: Callable[..., Any]) -> None:
+    assert local_args(ipulaunch(*TWO_HOSTS, "--", "prog").out) == ["-x OPAL_PREFIX -x CPATH"]
+    alone = [word for word in TWO_HOSTS if word not in ("--hosts", "a,b")]
+    assert local_args(ipulaunch(*alone, "--", "prog").out) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), "-x OPAL_PREFIX -x CPATH -x POPLAR_ENGINE_OPTIONS -x TF_POPLAR_FLAGS"),
+        (
+            ("--env", "CPATH", "--mpi-local-args", "-x POPLAR_ENGINE_OPTIONS={} -x A=1"),
+            "-x POPLAR_ENGINE_OPTIONS={} -x A=1 -x CPATH -x OPAL_PREFIX -x TF_POPLAR_FLAGS",
+        ),
+    ],
+    ids=["alone", "merged"],
+)
+def test_variables_of_the_sdk_reach_other_hosts(
+    options: Sequence[str], expected: str, ipulaunch: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "find_poprun", lambda: "/sdk/bin/poprun")
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    out = ipulaunch(*TWO_HOSTS, "--sdk-version", "3.3", *options, "--", "prog", env=SDK_VARIABLES).out
+    assert local_args(out) == [expected]
+
+
+def test_a_strict_poprun_takes_them_to_every_instance(ipulaunch: Callable[..., Any], fake_mpirun: Path) -> None:
+    line = shlex.split(ipulaunch(*TWO_HOSTS, "--num-instances", "2", "--env", "A=1", "--", "prog").out)
+    words = line[line.index("poprun") + 1 :]
+    environ = {**os.environ, "STANDIN_MPIRUN": str(fake_mpirun), "FAKE_MPIRUN": "show"}
+    done = subprocess.run(
+        [sys.executable, str(FAKES / "poprun"), *words], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("'-x', 'A', '-x', 'OPAL_PREFIX', '-x', 'CPATH', 'prog'") == 2
+
+
+def test_a_quote_that_is_not_closed_is_refused(ipulaunch: Callable[..., Any]) -> None:
+    code, _, err = ipulaunch(*TWO_HOSTS, "--mpi-local-args", "'open", "--", "prog")
+    assert (code, "--mpi-local-args has a quote that is not closed" in err) == (2, True)

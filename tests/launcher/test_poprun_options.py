@@ -139,13 +139,19 @@ def test_help_needs_no_program(word: str) -> None:
     [
         pytest.param((3, 1), "--numa-aware=yes", "use --process-placement", id="numa-aware"),
         pytest.param((3, 0), "--process-placement=spreadnuma", "use --numa-aware", id="process-placement"),
-        pytest.param((3, 2), "--vipu-cluster=c", "use --vipu-allocation", id="vipu-cluster"),
         pytest.param((3, 1), "--vipu-allocation=a", "use --vipu-cluster", id="vipu-allocation"),
         pytest.param((3, 2), "--allow-run-as-root=yes", "use --mpi-global-args=--allow-run-as-root", id="root"),
     ],
 )
 def test_option_of_another_sdk_is_refused_with_what_to_use(sdk: Sdk, option: str, instead: str) -> None:
     assert instead in _said(f"poprun {option} prog", sdk)
+
+
+@pytest.mark.parametrize(("sdk", "is_told"), [((3, 1), False), ((3, 2), True), ((3, 4), True)], ids=str)
+def test_a_deprecated_option_is_read_with_a_warning(sdk: Sdk, is_told: bool) -> None:
+    line = read_line(["poprun", "--vipu-cluster=c", "prog"], sdk)
+    said = "--vipu-cluster is deprecated from SDK 3.2 on; use --vipu-allocation"
+    assert (line.text("vipu-cluster"), line.warnings) == ("c", (said,) if is_told else ())
 
 
 @pytest.mark.parametrize("sdk", SDKS, ids=str)

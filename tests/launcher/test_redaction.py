@@ -4,7 +4,16 @@ from typing import List
 
 import pytest
 
-from ipulaunch.launcher.redaction import is_secret, redact
+from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.secrets import is_secret
+from ipulaunch.launcher.command import Command
+from ipulaunch.launcher.redaction import redact, redacted, refuse_secret
+
+
+def test_variables_of_a_command_are_redacted_too() -> None:
+    command = Command(("prog", "--api-key", "k"), {"A": "x hunter2hunter2", "MY_TOKEN": "t", "B": "--flag y"})
+    shown = redacted(command, ["hunter2hunter2"])
+    assert shown == (("prog", "--api-key", "***"), {"A": "x ***", "MY_TOKEN": "***", "B": "--flag y"})
 
 
 @pytest.mark.parametrize(
@@ -24,6 +33,17 @@ from ipulaunch.launcher.redaction import is_secret, redact
         "GOOGLE_APPLICATION_CREDENTIALS",
         "Authorization",
         "BASIC_AUTH",
+        "SSH_PASSPHRASE",
+        "DB_PWD",
+        "WANDB_KEY",
+        "--signing-key",
+        "GITHUB_PAT",
+        "API_TOKENS",
+        "HFTOKENS",
+        "ADMINTOKENS",
+        "MY_CRED",
+        "SESSION_COOKIE",
+        "SLACK_WEBHOOK",
     ],
 )
 def test_names_of_secrets(name: str) -> None:
@@ -41,7 +61,20 @@ def test_names_of_secrets(name: str) -> None:
         "TOKENIZERS_PARALLELISM",
         "--tokenizer",
         "--max-tokens",
+        "MAX_NEW_TOKENS",
+        "NUM_TOKENS",
+        "--n-tokens",
+        "--tokens",
         "--author",
+        "PWD",
+        "OLDPWD",
+        "--pat",
+        "PATH_PATTERN",
+        "SSH_PUBLIC_KEY",
+        "--sort-key",
+        "CACHE_KEY",
+        "MONKEY",
+        "KEY_WORDS",
     ],
 )
 def test_names_of_other_things(name: str) -> None:
@@ -88,3 +121,19 @@ def test_secrets_within_a_word_are_masked(word: str) -> None:
 def test_blanks_of_other_words_are_kept() -> None:
     words = ["exec  prog : 'a  b'", "--mpi-global-args=\n  --tag-output\n  --x", "it's"]
     assert redact(words) == words
+
+
+def test_values_are_masked_wherever_they_stand() -> None:
+    words = ["prog", "-p", "hunter2hunter2", "--url=x/hunter2hunter2/y", "other"]
+    assert redact(words, ["hunter2hunter2"]) == ["prog", "-p", "***", "--url=x/***/y", "other"]
+
+
+def test_passwords_in_addresses_are_masked() -> None:
+    assert redact(["s3://me:hunter2@bucket/x", "s3://bucket/a:b@c"]) == ["s3://***@bucket/x", "s3://bucket/a:b@c"]
+
+
+def test_a_script_shows_no_value_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "hunter2hunter2")
+    refuse_secret("wandb login $WANDB_API_KEY", "--setup")
+    with pytest.raises(UsageError, match="--setup would show the value of a secret of your environment"):
+        refuse_secret("wandb login hunter2hunter2", "--setup")

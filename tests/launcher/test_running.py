@@ -1,22 +1,34 @@
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import errno
 import io
+import json
 import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 
-from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.job import Job, from_yaml
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.workloads import resolve
-from ipulaunch.launcher import running
+from ipulaunch.launcher import run_paths, running, supervision
 from ipulaunch.launcher.command import Command
 from ipulaunch.launcher.display import Display
+from ipulaunch.launcher.endings import read_endings
 from ipulaunch.launcher.launch import Launch
-from ipulaunch.launcher.running import carry_out, new_run_path
+from ipulaunch.launcher.live_display import LiveDisplay
+from ipulaunch.launcher.run_paths import new_run_path, run_path
+from ipulaunch.launcher.running import carry_out
+from ipulaunch.launcher.stop_signals import StopSignals
+from ipulaunch.launcher.verdict import Verdict
 from ipulaunch.topology.plan import from_json
 
 Run = Callable[..., Any]
@@ -55,13 +67,43 @@ def test_run_directory_that_exists_is_refused(kind: str, tmp_path: Path) -> None
 
 
 def test_run_directories_of_one_second_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running.time, "strftime", lambda form: "20261116-104512")
-    found = []
-    for _ in range(3):
-        found.append(new_run_path("cosmoflow", None))
-        found[-1].mkdir(parents=True, exist_ok=True)
+    monkeypatch.setattr(run_paths.time, "strftime", lambda form: "20261116-104512")
     names = ["cosmoflow-20261116-104512", "cosmoflow-20261116-104512-2", "cosmoflow-20261116-104512-3"]
-    assert found == [tmp_path / "runs" / name for name in names]
+    paths = [tmp_path / "runs" / name for name in names]
+    with run_path("cosmoflow", None) as first, run_path("cosmoflow", None) as second:
+        assert [first, second, new_run_path("cosmoflow", None)] == paths
+    assert _names(tmp_path) == []
+
+
+def test_a_directory_with_a_run_in_it_is_kept(tmp_path: Path) -> None:
+    with run_path("cosmoflow", None) as kept:
+        (kept / "plan.json").touch()
+    assert _names(kept) == ["plan.json"]
+
+
+def test_so_many_launches_in_one_second_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_paths.time, "strftime", lambda form: "20261116-104512")
+    with contextlib.ExitStack() as launches:
+        for _ in range(99):
+            launches.enter_context(run_path("a", None))
+        with pytest.raises(UsageError, match="98 more names are taken"):
+            launches.enter_context(run_path("a", None))
+    assert _names(tmp_path) == []
+
+
+def test_a_launch_without_a_name_beside_another_one_that_still_plans(
+    ipulaunch: Run, fake_mpirun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_paths.time, "strftime", lambda form, *_: "20261116-104512")
+    with run_path("program", None):
+        assert ipulaunch(*WHERE, "--engine", "openmpi", "--", "prog").code == 0
+    assert _names(tmp_path / "runs") == ["program-20261116-104512-2"]
+
+
+def test_a_place_where_no_run_can_be_made_is_told(ipulaunch: Run, fake_mpirun: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").touch()
+    code, _, err = ipulaunch(*WHERE, "--engine", "openmpi", "--", "prog")
+    assert (code, "cannot be made: Not a directory" in err) == (2, True)
 
 
 def test_contents_of_a_run(tmp_path: Path, make_launch: MakeLaunch, display: Display) -> None:
@@ -69,7 +111,15 @@ def test_contents_of_a_run(tmp_path: Path, make_launch: MakeLaunch, display: Dis
     launch = make_launch([*ENGINE, "--flag", "two words"])
     assert carry_out(launch, path, display) == 0
     run = RunDirectory(path)
-    assert _names(path) == ["command.txt", "engine.txt", "instance-000", "instance-001", "plan.json"]
+    assert _names(path) == [
+        "command.txt",
+        "endings.jsonl",
+        "engine.txt",
+        "instance-000",
+        "instance-001",
+        "launcher.json",
+        "plan.json",
+    ]
     assert from_json(run.plan.read_text(encoding="utf-8")) == launch.solution.plan
     assert run.command.read_text(encoding="utf-8") == launch.command.shell() + "\n"
     assert run.log(0).read_text() == "one\nthree\n"
@@ -115,6 +165,39 @@ def test_directory_that_cannot_be_made_is_refused(tmp_path: Path, make_launch: M
 
 
 @pytest.mark.parametrize(
+    ("where", "number"),
+    [("write_whole", errno.ENOSPC), ("make_instances", errno.EDQUOT), ("InstanceLogs", errno.EROFS)],
+)
+def test_a_run_for_which_there_is_no_room_is_not_ready(
+    where: str,
+    number: int,
+    tmp_path: Path,
+    make_launch: MakeLaunch,
+    display: Display,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(running, where, fail)
+    with pytest.raises(NotReadyError, match=f"cannot be written: {os.strerror(number)}") as error:
+        carry_out(make_launch(ENGINE, job=JOB), tmp_path / "run", display)
+    assert error.value.hint.startswith("make it writable" if number == errno.EROFS else "make room there")
+    assert (tmp_path / "run").exists() == (where == "InstanceLogs")
+
+
+def test_a_place_that_may_not_be_written_is_not_ready(
+    tmp_path: Path, make_launch: MakeLaunch, display: Display, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(NotReadyError, match="cannot be written: Permission denied"):
+        carry_out(make_launch(ENGINE), tmp_path / "run", display)
+
+
+@pytest.mark.parametrize(
     ("behaviour", "code", "said"),
     [
         pytest.param("print", 0, "done in", id="good"),
@@ -142,6 +225,170 @@ def test_workload_must_leave_its_records(tmp_path: Path, make_launch: MakeLaunch
     instances = [str(RunDirectory(tmp_path / "good").instance(index)) for index in range(2)]
     words = [sys.executable, "-IS", "-c", LEAVES_DONE, *instances]
     assert carry_out(make_launch(words, job=JOB), tmp_path / "good", display) == 0
+
+
+SAYS_LITTLE = """
+import os, sys, time
+path = sys.argv[1]
+open(os.path.join(path, "events.jsonl"), "w").close()
+os.kill(os.getppid(), int(sys.argv[2]))
+time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("kept", [None, 8], ids=["no checkpoint", "checkpoint"])
+def test_a_run_without_an_update_can_be_started_again(
+    number: signal.Signals, code: int, kept: Optional[int], tmp_path: Path, make_launch: MakeLaunch, display: Display
+) -> None:
+    """An earlier attempt may have left a checkpoint; the present one has nothing to add to it."""
+    run = RunDirectory(tmp_path / "run")
+    settings = JOB.settings
+    if kept is not None:
+        place = tmp_path / "checkpoints"
+        (place / f"update-{kept:08}").mkdir(parents=True)
+        settings = dataclasses.replace(
+            settings, training=dataclasses.replace(settings.training, checkpoint_output_dir=str(place))
+        )
+    words = [sys.executable, "-IS", "-c", SAYS_LITTLE, str(run.instance(0)), str(int(number))]
+    assert carry_out(make_launch(words, job=JOB._replace(settings=settings)), run.path, display) == code
+    said = display.stream.getvalue()  # type: ignore[attr-defined]
+    assert f"interrupted by {number.name}: every instance was ended; " in said
+    assert ("from the checkpoint of update 8" if kept else "there is no checkpoint yet") in said
+    assert [ending.exit_code for ending in read_endings(run)] == [code]
+
+
+STOPS_AS_ASKED = """
+import os, sys, time
+record, number, stop, *instances = sys.argv[1:]
+with open(os.path.join(instances[0], "events.jsonl"), "w") as file:
+    file.write(record + "\\n")
+os.kill(os.getppid(), int(number))
+deadline = time.monotonic() + 30
+while not os.path.exists(stop) and time.monotonic() < deadline:
+    time.sleep(0.01)
+for path in instances:
+    with open(os.path.join(path, "stopped.json"), "w") as file:
+        file.write('{"message": "stopped after update 1"}')
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "record", "after"),
+    [
+        ("cpu", {"event": "update", "update": 1, "samples_per_s": 2.0}, "this update"),
+        ("ipu", {"event": "training", "epochs": 1, "updates_per_epoch": 9, "left_out": 0}, "this call of the device"),
+    ],
+)
+def test_a_signal_on_the_heels_of_the_first_update(
+    backend: str,
+    record: Dict[str, Any],
+    after: str,
+    tmp_path: Path,
+    make_launch: MakeLaunch,
+    display: Display,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Updates are fast and looks are slow, or seldom: what has not been seen yet is kept as well."""
+    monkeypatch.setattr(supervision, "LOOK_INTERVAL_S", 0.5)
+    run = RunDirectory(tmp_path / "run")
+    words = [sys.executable, "-IS", "-c", STOPS_AS_ASKED, json.dumps({"time_ns": 1, **record})]
+    words += map(str, (int(signal.SIGTERM), run.stop, run.instance(0), run.instance(1)))
+    assert carry_out(make_launch(words, job=JOB._replace(backend=backend)), run.path, display) == 75
+    said = display.stream.getvalue()  # type: ignore[attr-defined]
+    assert f"SIGTERM: stopping after {after}, then writing a checkpoint (at most " in said
+    assert "stopped after update 1" in said
+
+
+def test_a_training_whose_terminal_vanishes_stops_with_a_checkpoint(
+    tmp_path: Path, make_launch: MakeLaunch, terminal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    record = {"time_ns": 1, "event": "update", "update": 1, "samples_per_s": 2.0}
+    words = [sys.executable, "-IS", "-c", STOPS_AS_ASKED, json.dumps(record)]
+    words += map(str, (int(signal.SIGHUP), run.stop, run.instance(0), run.instance(1)))
+    display = LiveDisplay(terminal.stream, terminal.stream)
+    stopping = display.stopping
+
+    def vanish(name: str, after: str, grace_s: float) -> None:
+        terminal.vanish()
+        stopping(name, after, grace_s)
+
+    monkeypatch.setattr(display, "stopping", vanish)
+    assert carry_out(make_launch(words, job=JOB), run.path, display) == 75
+    assert "stopped after update 1" in read_endings(run)[0].headline
+
+
+def _job_with(**survival: Any) -> Job:
+    settings = JOB.settings
+    return JOB._replace(
+        settings=dataclasses.replace(settings, survival=dataclasses.replace(settings.survival, **survival))
+    )
+
+
+@pytest.mark.parametrize("is_asking", [False, True], ids=["pause", "asking hosts"])
+@pytest.mark.parametrize(
+    ("number", "most", "code"),
+    [(signal.SIGTERM, 100, 75), (signal.SIGUSR1, 100, 75), (signal.SIGINT, 100, 130), (signal.SIGTERM, 0, 7)],
+)
+def test_a_run_that_is_stopped_before_a_restart(
+    number: signal.Signals,
+    most: int,
+    code: int,
+    is_asking: bool,
+    tmp_path: Path,
+    make_launch: MakeLaunch,
+    display: Display,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = _job_with(max_restarts=2, restart_backoff_s=0.0 if is_asking else 3600.0, max_preemptions=most)
+    run = RunDirectory(tmp_path / "run")
+
+    def fail(launch: Launch, run: RunDirectory, display: Display, signals: StopSignals) -> Tuple[Verdict, int]:
+        run.error(0).write_text('{"time_ns": 1, "type": "ValueError", "message": "bad", "exit_code": 7}')
+        if not is_asking:
+            threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
+        return Verdict(7, "it broke"), 3
+
+    def ask(launch: Launch, path: Path) -> Dict[str, str]:
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+        raise AssertionError("a signal ends the asking")
+
+    monkeypatch.setattr(running, "_attempt", fail)
+    monkeypatch.setattr(running, "unready_hosts", ask)
+    assert carry_out(make_launch(ENGINE, job=job), run.path, display) == code
+    said = f"interrupted by {number.name}: in the pause before restart 1 of 2; there is no checkpoint yet"
+    assert said in display.stream.getvalue()  # type: ignore[attr-defined]
+    endings = read_endings(run)
+    assert [(ending.attempt, ending.exit_code) for ending in endings] == [(1, 7), (1, code)]
+    assert endings[1].headline.startswith(said)
+
+
+@pytest.mark.parametrize(("most", "codes"), [(0, [7]), (1, [7, 75])], ids=["no restart", "restart"])
+def test_a_signal_while_the_hosts_of_a_failed_run_are_asked(
+    most: int,
+    codes: List[int],
+    tmp_path: Path,
+    make_launch: MakeLaunch,
+    display: Display,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The run failed before: its verdict says so, and it is not started again."""
+
+    def ask(launch: Launch, path: Path) -> Dict[str, str]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+        raise AssertionError("a signal ends the asking")
+
+    monkeypatch.setattr(running, "unready_hosts", ask)
+    monkeypatch.setattr(running, "has_checkpoint", lambda run, job: True)
+    monkeypatch.setenv("FAKE_MPIRUN", "crash")
+    run = RunDirectory(tmp_path / "run")
+    job = _job_with(max_restarts=most, restart_backoff_s=3600.0)
+    assert carry_out(make_launch(ENGINE, job=job), run.path, display) == codes[-1]
+    assert [ending.exit_code for ending in read_endings(run)] == codes
+    assert "the engine ended with exit code 3" in display.stream.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("verbose", [False, True], ids=["quiet", "verbose"])
@@ -194,6 +441,12 @@ def test_refused_launch_leaves_nothing_behind(
     assert _names(tmp_path) == ["bin"]
 
 
+@pytest.mark.parametrize(("name", "hint"), [("A_TOKEN", "export A_TOKEN first"), ("A_PATH", "--env A_PATH=VALUE")])
+def test_hint_for_a_variable_that_is_not_set_is_of_use(name: str, hint: str, ipulaunch: Run, fake_mpirun: Path) -> None:
+    code, _, err = ipulaunch(*WHERE, "--engine", "openmpi", "--env", name, "--", "prog")
+    assert code == 2 and hint in err and "A_TOKEN=VALUE" not in err
+
+
 @pytest.mark.parametrize("words", [("run", "--", "prog"), ("cosmoflow",)], ids=["program", "workload"])
 def test_existing_run_directory_is_not_touched(
     words: Tuple[str, ...], ipulaunch: Run, fake_mpirun: Path, tmp_path: Path
@@ -202,7 +455,7 @@ def test_existing_run_directory_is_not_touched(
     options = ("--pod", "4", "--engine", "openmpi", "--host-layout", "1x4", "--run-dir", "mine")
     code, out, err = ipulaunch(words[0], *options, *words[1:])
     assert (code, out) == (2, "")
-    assert "there is a run directory mine already" in err
+    assert "there is a directory mine already" in err
     assert _names(tmp_path / "mine") == []
 
 

@@ -1,21 +1,24 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import pytest
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher import processes, supervision
+from ipulaunch.launcher import processes, stop_signals, supervision
 from ipulaunch.launcher.command import Command
 from ipulaunch.launcher.instance_logs import Echo, InstanceLogs
+from ipulaunch.launcher.stop_signals import SIGNALS, StopSignals
 from ipulaunch.launcher.supervision import Supervisor
 from ipulaunch.topology.plan import Plan
 
@@ -24,7 +27,7 @@ pytestmark = pytest.mark.core
 FAKES = Path(__file__).parents[1] / "fakes"
 ENGINE = (sys.executable, "-IS", str(FAKES / "mpirun.py"))
 MOST_LOOKS = 1000  # of a fiftieth of a second each
-LONGEST_S = 5.0
+LONGEST_S = 15.0
 
 
 class Trial:
@@ -35,13 +38,15 @@ class Trial:
         self.looks = 0
         self.seconds = 0.0
         self.on_look: Callable[[], None] = lambda: None
-        self.supervisor = Supervisor(self._look)
+        self.signals = StopSignals()
+        self.supervisor = Supervisor(self._look, self.signals)
 
     def run(self, behaviour: str, echo: Optional[Echo] = None) -> int:
         started = time.monotonic()
         environ = {**os.environ, "FAKE_MPIRUN": behaviour}
         try:
-            return self.supervisor.run(Command(ENGINE), environ, self.make_logs(echo))
+            with self.signals:
+                return self.supervisor.run(Command(ENGINE), environ, self.make_logs(echo))
         finally:
             self.seconds = time.monotonic() - started
 
@@ -61,9 +66,9 @@ def trial(run_directory: RunDirectory, make_plan: Callable[..., Plan], monkeypat
 @pytest.fixture(autouse=True)
 def no_other_handlers() -> Iterator[None]:
     """Every test gives back the signal handlers it found."""
-    before = {number: signal.getsignal(number) for number in supervision.END_SIGNALS}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     yield
-    after = {number: signal.getsignal(number) for number in supervision.END_SIGNALS}
+    after = {number: signal.getsignal(number) for number in SIGNALS}
     for number, handler in before.items():
         signal.signal(number, handler)
     assert after == before
@@ -94,7 +99,7 @@ def test_output_is_taken_apart(trial: Trial, run_directory: RunDirectory) -> Non
 @pytest.mark.parametrize(("behaviour", "code"), [("print", 0), ("crash", 3), ("killed", -9)])
 def test_exit_code_is_the_engines(behaviour: str, code: int, trial: Trial) -> None:
     assert trial.run(behaviour) == code
-    assert trial.supervisor.signal is None
+    assert trial.signals.first is None
 
 
 def test_flood_of_output_is_kept_whole(trial: Trial, run_directory: RunDirectory) -> None:
@@ -122,11 +127,11 @@ def test_engine_that_is_not_there(trial: Trial, run_directory: RunDirectory) -> 
         trial.supervisor.run(Command(("/nowhere/mpirun",)), {}, trial.make_logs(None))
 
 
-@pytest.mark.parametrize("number", supervision.END_SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_signal_ends_the_engine(number: signal.Signals, trial: Trial, lifeline: Any) -> None:
     trial.on_look = _signal_when(lifeline, 1, number)
-    assert trial.run("hang") == -signal.SIGTERM
-    assert trial.supervisor.signal == number
+    assert trial.run("hang") == -signal.SIGINT
+    assert trial.signals.first == number
     assert lifeline.has_ended()
     assert trial.seconds < LONGEST_S
 
@@ -140,10 +145,72 @@ def test_deaf_engine_is_killed_after_the_grace_time(trial: Trial, lifeline: Any)
 
 def test_second_signal_ends_at_once(trial: Trial, lifeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "GRACE_S", 20.0)
-    trial.on_look = _signal_when(lifeline, 1, signal.SIGINT, signal.SIGINT)
+    monkeypatch.setattr(stop_signals, "SAME_REQUEST_S", 0.0)
+    trial.on_look = _signal_when(lifeline, 1, signal.SIGTERM, signal.SIGTERM)
     assert trial.run("deaf") == -signal.SIGKILL
     assert lifeline.has_ended()
     assert trial.seconds < LONGEST_S
+
+
+def test_ctrl_c_twice_within_a_second_ends_at_once(
+    trial: Trial, lifeline: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal sends it once for each key; only schedulers send a request twice."""
+    monkeypatch.setattr(supervision, "GRACE_S", 20.0)
+    monkeypatch.setattr(stop_signals, "SAME_REQUEST_S", 60.0)
+    pressed: List[float] = []
+
+    def look() -> None:
+        is_due = not pressed or time.monotonic() > pressed[0] + stop_signals.SAME_KEY_S
+        if len(pressed) < 2 and is_due and lifeline.pids():
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+    trial.on_look = look
+    assert trial.run("deaf") == -signal.SIGKILL
+    assert (trial.signals.requests, len(pressed)) == (2, 2)
+    assert trial.seconds < LONGEST_S
+
+
+def test_when_we_ended_a_run_is_known(trial: Trial, lifeline: Any) -> None:
+    before = time.time_ns()
+    trial.on_look = _signal_when(lifeline, 1, signal.SIGTERM)
+    trial.run("hang")
+    assert trial.supervisor.ended_ns is not None and before < trial.supervisor.ended_ns < time.time_ns()
+
+
+def test_a_run_that_stops_by_itself_was_not_ended_by_us(trial: Trial) -> None:
+    trial.supervisor.ask_to_stop = lambda number: 20.0
+    sent: List[int] = []
+
+    def look() -> None:
+        if not sent:
+            sent.append(1)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    trial.on_look = look
+    trial.run("flood")
+    assert (trial.signals.first, trial.supervisor.ended_ns) == (signal.SIGTERM, None)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_second"),
+    [
+        pytest.param((signal.SIGTERM, signal.SIGTERM), False, id="twice-at-once"),
+        pytest.param((signal.SIGUSR1, signal.SIGUSR1), False, id="USR1-twice-at-once"),
+        pytest.param((signal.SIGTERM, signal.SIGINT), True, id="another"),
+    ],
+)
+def test_request_that_arrives_twice_is_one(
+    numbers: Sequence[signal.Signals], is_second: bool, trial: Trial, lifeline: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler signals every process of a job, and the container around ipulaunch hands the signal on."""
+    monkeypatch.setattr(supervision, "GRACE_S", 0.5)
+    monkeypatch.setattr(stop_signals, "SAME_REQUEST_S", 60.0)
+    trial.on_look = _signal_when(lifeline, 1, *numbers)
+    assert trial.run("deaf") == -signal.SIGKILL
+    assert trial.signals.first == numbers[0]
+    assert trial.signals.requests == 1 + is_second
 
 
 def test_grace_time_is_told_by_the_clock(trial: Trial, lifeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +259,7 @@ def test_ignored_hangup_stays_ignored(trial: Trial, lifeline: Any) -> None:
         trial.run("hang")
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert trial.supervisor.signal == signal.SIGTERM
+    assert trial.signals.first == signal.SIGTERM
 
 
 def test_no_thread_is_left(trial: Trial) -> None:
@@ -201,8 +268,13 @@ def test_no_thread_is_left(trial: Trial) -> None:
     assert threading.active_count() == before
 
 
-def test_end_all_without_children() -> None:
-    assert processes.end_all() == 0
+def test_end_all_leaves_nothing_below_us() -> None:
+    processes.end_all()
+    child = subprocess.Popen(["sleep", "30"])
+    assert processes.descendants() == [child.pid]
+    processes.end_all()
+    assert processes.descendants() == []
+    child.wait()
 
 
 LAUNCH = ("run", "--pod", "4", "--engine", "openmpi", "--num-instances", "2", "--oversubscribe", "--run-dir", "mine")
@@ -231,6 +303,8 @@ def start(fake_mpirun: Path, own_environment: Dict[str, str], lifeline: Any) -> 
     [
         pytest.param("hang", 1, signal.SIGINT, id="ctrl-c"),
         pytest.param("hang", 1, signal.SIGTERM, id="term"),
+        pytest.param("hang", 1, signal.SIGUSR1, id="usr1"),
+        pytest.param("hang", 1, signal.SIGUSR2, id="usr2"),
         pytest.param("deaf", 1, signal.SIGINT, id="ctrl-c-deaf-engine"),
         pytest.param("family", 3, signal.SIGTERM, id="term-family"),
     ],
@@ -247,6 +321,32 @@ def test_stopped_launcher(
     assert process.returncode == 130
     assert b"interrupted" in err
     assert lifeline.has_ended()
+
+
+def test_launcher_whose_terminal_vanishes(
+    fake_mpirun: Path, own_environment: Dict[str, str], lifeline: Any, tmp_path: Path
+) -> None:
+    master, slave = os.openpty()
+    environ = {**own_environment, "FAKE_MPIRUN": "hang", "LIFELINE": str(lifeline.path), "TERM": "xterm"}
+    process = subprocess.Popen(
+        [sys.executable, str(FAKES / "launcher.py"), str(fake_mpirun), *LAUNCH, "--", "prog"],
+        env=environ,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # its hangup is told to who controls it
+    )
+    os.close(slave)
+    try:
+        lifeline.wait_for(1)
+        os.close(master)
+        assert process.wait(timeout=20) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert lifeline.has_ended()
+    assert "interrupted by SIGHUP" in (tmp_path / "mine" / "endings.jsonl").read_text()
 
 
 def test_killed_launcher_takes_its_engine_along(start: Callable[..., Any], lifeline: Any) -> None:
@@ -277,6 +377,34 @@ def test_instances_of_the_real_engine_end_with_the_launcher(
     process.communicate(timeout=20)
     assert process.returncode == code
     assert time.monotonic() - asked < LONGEST_S
+
+
+ASKED = (
+    "import os, signal\n"
+    "def end(*_):\n"
+    "    os.write(1, b'asked\\n')\n"
+    "    os._exit(0)\n"
+    "signal.signal(signal.SIGTERM, end)\n"
+) + HOLD.replace("print('up', flush=True)\n", "")
+
+
+@pytest.mark.mpi
+def test_term_to_the_real_engine_and_all_instances_leaves_the_instances_their_time(
+    mpirun: str, start: Callable[..., Any], lifeline: Any
+) -> None:
+    """As a scheduler does that tracks the processes of a job by their cgroup."""
+    process = start("", sys.executable, "-ISc", ASKED, mpirun=mpirun)
+    instances = lifeline.wait_for(2)
+    engines = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in instances}
+    assert len(engines) == 1 and process.pid not in engines
+    for pid in [*engines, *instances]:
+        os.kill(pid, signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    assert sorted(line for line in out.split(b"\n") if b"asked" in line) == [
+        b"localhost:0| asked",
+        b"localhost:1| asked",
+    ]
 
 
 @pytest.mark.mpi

@@ -5,7 +5,7 @@ from typing import Optional
 import pytest
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.topology.batch import Batch, make_batch, replica_slice, updates_per_epoch
+from ipulaunch.topology.batch import Batch, make_batch, samples_of, updates_per_epoch
 
 
 def test_arithmetic_is_shown() -> None:
@@ -67,34 +67,24 @@ def test_too_few_samples_are_refused_with_both_numbers(samples: int) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("update", "step", "replica", "expected"),
-    [
-        (0, 0, 0, slice(0, 2)),
-        (0, 0, 3, slice(6, 8)),
-        (0, 1, 0, slice(8, 10)),
-        (0, 2, 3, slice(22, 24)),
-        (1, 0, 0, slice(24, 26)),
-        (5, 1, 2, slice(132, 134)),
-    ],
-)
-def test_place_of_a_replica_in_the_order(update: int, step: int, replica: int, expected: slice) -> None:
-    assert replica_slice(update, step, replica, Batch(micro_size=2, replicas=4, accumulation=3)) == expected
-
-
-def test_slices_of_an_update_cover_its_samples_once() -> None:
-    for batch in (Batch(1, 1, 1), Batch(1, 16, 1), Batch(3, 4, 2), Batch(2, 5, 7)):
-        for update in range(3):
-            taken = [
-                position
-                for step in range(batch.accumulation)
-                for replica in range(batch.replicas)
-                for position in range(*replica_slice(update, step, replica, batch).indices(10**6))
-            ]
-            assert taken == list(range(update * batch.global_size, (update + 1) * batch.global_size))
-
-
 @pytest.mark.parametrize("remainder", ["repeat", "pad"])
 @pytest.mark.parametrize(("samples", "updates"), [(1, 1), (32, 1), (33, 2), (64, 2)])
 def test_updates_per_epoch_count_the_last_one_that_is_filled_up(remainder: str, samples: int, updates: int) -> None:
     assert updates_per_epoch(samples, Batch(2, 8, 2), remainder) == updates
+
+
+@pytest.mark.parametrize(
+    ("remainder", "updates", "samples"),
+    [
+        ("drop", range(4), 32),
+        ("repeat", range(3, 10), 56),
+        ("pad", range(2), 16),
+        ("pad", range(2, 3), 4),
+        ("pad", range(1, 4), 8 + 4 + 8),
+        ("pad", range(9), 60),
+        ("pad", range(4, 4), 0),
+    ],
+)
+def test_samples_of_updates(remainder: str, updates: range, samples: int) -> None:
+    """Of 20 samples in batches of 8."""
+    assert samples_of(updates, 20, Batch(2, 2, 2), remainder) == samples

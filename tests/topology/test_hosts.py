@@ -5,7 +5,7 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from ipulaunch.configs.errors import NotReadyError, PlanError
+from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.pods import HostEntry
 from ipulaunch.topology import cpulist
 from ipulaunch.topology.hosts import Host, discover, named, parse_layout, reference
@@ -200,6 +200,12 @@ def test_layout() -> None:
 
 @pytest.mark.parametrize("text", ["", "8", "8x", "x16", "0x16", "8x0", "00x16", "8x16x2", "-1x4", "8x16\n", "99999x1"])
 def test_wrong_layout_is_refused(text: str) -> None:
-    with pytest.raises(PlanError, match="is not NODESxCORES") as caught:
+    with pytest.raises(UsageError, match="is not NODESxCORES") as caught:
         parse_layout(text)
     assert "8x16" in caught.value.hint
+
+
+def test_a_host_larger_than_any_is_refused() -> None:
+    assert parse_layout("256x256").cores_per_node == 256
+    with pytest.raises(UsageError, match="9999x9999 is a host of 99980001 cores, and a plan has at most 65536"):
+        parse_layout("9999x9999")

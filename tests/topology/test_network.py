@@ -44,6 +44,13 @@ def test_windows_along_a_side(side: int, window: int, strides: int, padding: str
     assert shapes(net.network("tiny"))["pool"] == (left, left, 2)
 
 
+@pytest.mark.parametrize(("side", "left"), [(8, 4), (7, 4), (1, 1)])
+def test_downsampling_halves_sides_and_doubles_channels(side: int, left: int) -> None:
+    net = Builder()
+    net.downsample("half", net.input("x", (side, side, 3), "float32"))
+    assert shapes(net.network("tiny"))["half"] == (left, left, 6)
+
+
 def test_the_costs_of_each_kind_of_layer() -> None:
     net = Builder()
     x = net.input("image", (6, 6, 3), "uint8")
@@ -55,6 +62,7 @@ def test_the_costs_of_each_kind_of_layer() -> None:
     x = net.group_norm("group", x, 2, 1e-3)
     x = net.activation("relu", x, "relu")
     x = net.add("sum", x, "group")
+    net.downsample("half", x)
     x = net.pool("pool", x, "average", 2)
     y = net.global_average_pool("mean", x)
     x = net.flatten("flat", x)
@@ -73,6 +81,7 @@ def test_the_costs_of_each_kind_of_layer() -> None:
         "group": Cost(8, 144, 7 * 144),
         "relu": Cost(0, 144, 144),
         "sum": Cost(0, 144, 144),
+        "half": Cost(0, 3 * 3 * 8, 0),
         "pool": Cost(0, 36, 4 * 36),
         "mean": Cost(0, 4, 36),
         "flat": Cost(0, 36, 0),
@@ -94,7 +103,7 @@ def test_a_layer_with_nothing_left_says_which_side_would_do() -> None:
     with pytest.raises(SettingsError) as error:
         shapes(tiny(10))
     assert error.value.message == "conv3 of tiny takes windows of 3 x 3 from 1 x 1"
-    assert error.value.hint == "use --side 22 or more, or fewer layers"
+    assert error.value.hint == "use --side 22 or more, or fewer layers: see --n-conv-layers and --model"
     assert shapes(tiny(22))["pool3"] == (1, 1, 2)
     with pytest.raises(SettingsError):
         shapes(tiny(21))

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import itertools
 import re
-from typing import List
+from typing import Iterator, List
 
 import pytest
 
 from ipulaunch.configs.errors import PlanError
-from ipulaunch.topology.rules import RULES, Numbers, check, divisors, refuse
+from ipulaunch.topology.pods import usual_ilds
+from ipulaunch.topology.rules import RULES, Numbers, check, divisors, is_legal, legal_instances, refuse
 
 GOOD = Numbers(
     replicas=16,
@@ -24,11 +26,16 @@ BROKEN = [
     pytest.param("R2", Numbers(4, 0, 1), ["0 instances", "4 replicas"], "--num-instances", id="R2 none"),
     pytest.param("R3", Numbers(16, 2, 1, hosts=4), ["2 instances", "4 hosts"], "--num-instances 4", id="R3"),
     pytest.param("R3", Numbers(16, 8, 1, hosts=3), ["8 instances", "3 hosts"], "hosts", id="R3 no way"),
-    pytest.param("R4", Numbers(8, 8, 4, system_ipus=16), ["= 32 IPUs", "has 16"], "--num-replicas 4", id="R4"),
+    pytest.param("R4", Numbers(8, 4, 4, system_ipus=16), ["= 32 IPUs", "has 16"], "--num-replicas 4", id="R4"),
     pytest.param(
         "R4", Numbers(1, 1, 8, system_ipus=4), ["= 8 IPUs", "has 4"], "--ipus-per-replica 4", id="R4 one replica"
     ),
-    pytest.param("R5", Numbers(12, 4, 1), ["12 replicas", "12 IPUs"], "8 or 16 IPUs", id="R5"),
+    pytest.param("R5", Numbers(12, 4, 1), ["12 replicas", "12 IPUs"], "--num-replicas 8 or 16", id="R5"),
+    pytest.param("R5", Numbers(6, 2, 2), ["6 replicas", "12 IPUs"], "--num-replicas 4 or 8", id="R5-depth"),
+    pytest.param("R5", Numbers(6, 2, 2, system_ipus=12), ["12 IPUs"], "--num-replicas 4", id="R5-asked"),
+    pytest.param(
+        "R5", Numbers(6, 2, 2, system_ipus=12, free=("replicas",)), ["12 IPUs"], "--ipus 8 or 16", id="R5-system"
+    ),
     pytest.param("R6", Numbers(1, 1, 32), ["32 IPUs", "1, 2, 4, 8 or 16"], "--ipus-per-replica 16", id="R6"),
     pytest.param("R8", Numbers(256, 2, 1, ilds=4), ["2 instances", "4 IPU-Link"], "--num-instances 4", id="R8"),
     pytest.param("R8", Numbers(2, 2, 1, ilds=4), ["2 instances", "4 IPU-Link"], "4 replicas", id="R8 no way"),
@@ -39,7 +46,7 @@ ADVICE = [
     pytest.param("R7", Numbers(64, 8, 1, ilds=8), ["8 IPU-Link", "64 IPUs", "1 is usual"], "use 1", id="R7 many"),
     pytest.param("R7", Numbers(128, 8, 1, ilds=1), ["1 IPU-Link", "128 IPUs", "2 is usual"], "use 2", id="R7 few"),
     pytest.param(
-        "R10", GOOD._replace(instances=16), ["16 instances per host", "8 NUMA nodes"], "8 instances or fewer", id="R10"
+        "R10", GOOD._replace(instances=16), ["16 instances per host", "8 NUMA nodes"], "at most 8 instances", id="R10"
     ),
     pytest.param(
         "R13", GOOD._replace(cores_per_host=12), ["8 instances on 12 cores", "1.5 each", "the 4"], "fewer", id="R13"
@@ -101,19 +108,52 @@ def test_hard_findings_come_first() -> None:
     assert {found.rule for found in findings} == {"R1", "R5", "R6", "R7", "R8", "R10"}
 
 
-def test_instances_that_a_hint_names_are_legal() -> None:
-    named = 0
-    for replicas in (1, 2, 4, 8, 16, 64):
-        for hosts in (1, 2, 3, 4):
-            for ilds in (1, 2, 4):
-                for instances in range(1, 20):
-                    for found in check(Numbers(replicas, instances, 1, hosts=hosts, ilds=ilds)):
-                        match = re.search(r"--num-instances (\d+)(?: or (\d+))?", found.hint)
-                        for word in filter(None, match.groups() if match else ()):
-                            named += 1
-                            legal = Numbers(replicas, int(word), 1, hosts=hosts, ilds=ilds)
-                            assert [f for f in check(legal) if f.hard] == [], (found, legal)
-    assert named > 100
+def launches() -> Iterator[Numbers]:
+    """Launches of all kinds, most of them illegal."""
+    for replicas, depth in itertools.product((1, 3, 4, 12, 16, 256), (1, 2, 3, 16)):
+        for instances, hosts in itertools.product((1, 2, 3, 8), (1, 2, 3)):
+            for system, ilds in itertools.product((None, 7, 12, 16), (None, 3, 4)):
+                domains, free = (ilds, ()) if ilds else (usual_ilds(replicas * depth), ("ilds",))
+                yield Numbers(replicas, instances, depth, hosts, domains, system, free=free)
+
+
+def test_legal_is_what_breaks_no_hard_rule() -> None:
+    found = [(is_legal(n), any(finding.hard for finding in check(n))) for n in launches()]
+    assert set(found) == {(True, False), (False, True)}
+
+
+_FIELDS = {"--num-replicas": "replicas", "--ipus-per-replica": "ipus_per_replica", "--num-instances": "instances"}
+
+
+def test_every_value_that_a_hint_names_is_legal() -> None:
+    named = dict.fromkeys(_FIELDS, 0)
+    for numbers in launches():
+        first = next((found for found in check(numbers) if found.hard), None)
+        match = first and re.fullmatch(r"use (--[a-z-]+) (\d+)(?: or (\d+))?", first.hint)
+        for word in filter(None, match.groups()[1:]) if match else ():
+            named[match[1]] += 1
+            changed = numbers._replace(**{_FIELDS[match[1]]: int(word)})
+            if "ilds" in numbers.free:
+                changed = changed._replace(ilds=usual_ilds(changed.ipus))
+            assert [found for found in check(changed) if found.hard] == [], (first, changed)
+    assert min(named.values()) > 20, named
+
+
+def test_advice_to_use_more_replicas_is_legal() -> None:
+    for numbers in launches():
+        for found in check(numbers):
+            match = re.match(r"(\d+) replicas would use", found.hint)
+            if match and is_legal(numbers):
+                ilds = usual_ilds(int(match[1]) * numbers.ipus_per_replica) if numbers.free else numbers.ilds
+                assert is_legal(numbers._replace(replicas=int(match[1]), ilds=ilds))
+
+
+def test_what_nobody_asked_for_follows() -> None:
+    n = Numbers(12, 12, 1, hosts=2, free=("instances",))
+    assert next(found.hint for found in check(n)) == "use --num-replicas 8 or 16"
+    n = Numbers(12, 12, 1, hosts=2)
+    assert next(found.hint for found in check(n)) == "use powers of two for replicas, instances and hosts"
+    assert legal_instances(n._replace(replicas=8)) == [2, 4, 8]
 
 
 @pytest.mark.parametrize(

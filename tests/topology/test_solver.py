@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import re
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -11,7 +12,7 @@ from ipulaunch.configs.workloads import resolve
 from ipulaunch.topology import cpulist
 from ipulaunch.topology.hosts import Host, NumaNode, reference
 from ipulaunch.topology.plan import Plan
-from ipulaunch.topology.pods import find, of_size
+from ipulaunch.topology.pods import find, of_size, usual_ilds
 from ipulaunch.topology.solver import Request, Solution, solve
 
 MakeNodes = Callable[..., Tuple[NumaNode, ...]]
@@ -193,8 +194,8 @@ def test_usual_plan_has_no_warning(solved: Solve) -> None:
         pytest.param({"instances": 2, "hosts": 4}, r"2 instances .* 4 hosts \(R3\)", id="R3"),
         pytest.param({"hosts": 3}, r"16 replicas .* 3 hosts .*R3", id="R3 by default"),
         pytest.param({"ipus_per_replica": 16, "hosts": 2}, r"1 replica .* 2 hosts .*R3", id="more hosts than replicas"),
-        pytest.param({"replicas": 32}, r"32 replicas .* has 16 \(R4\)", id="R4"),
-        pytest.param({"pod": "4", "ipus_per_replica": 8}, r"4 IPUs .* replica of 8 IPUs \(R4\)", id="R4 depth"),
+        pytest.param({"replicas": 32}, r"32 replicas .* has 16 IPUs \(R4\)", id="R4"),
+        pytest.param({"pod": "4", "ipus_per_replica": 8}, r"1 replica x 8 IPUs .* has 4 IPUs \(R4\)", id="R4 depth"),
         pytest.param({"ipus": 32}, r"32 .* 16 IPUs of pod16", id="more IPUs than there are"),
         pytest.param({"ipus": 12}, r"12 IPUs.*\(R5\)", id="R5"),
         pytest.param({"ipus_per_replica": 3}, r"3 IPUs per replica.*\(R6\)", id="R6"),
@@ -288,7 +289,11 @@ def test_every_default_plan_divides_exactly(
                 hosts = tuple(Host(f"h{i}", nodes, "given") for i in range(count))
                 wishes = {"ipus_per_replica": depth, "io_bound": io_bound, "oversubscribe": True}
                 request = Request("w", find(name, catalogue), hosts, **wishes)  # type: ignore[arg-type]
-                if depth <= entry.ipus and (entry.ipus // depth) % max(count, entry.ilds) == 0 and count != 3:
+                if (
+                    depth <= entry.ipus
+                    and (entry.ipus // depth) % max(count, usual_ilds(entry.ipus)) == 0
+                    and count != 3
+                ):
                     solvable += 1
                     plan = solve(request).plan
                     assert plan.ipus == entry.ipus
@@ -323,3 +328,35 @@ def test_hosts_of_different_layouts_get_as_many_instances_each(catalogue: Catalo
     plan = solve(Request("w", find("16", catalogue), hosts, io_bound=True)).plan
     assert (plan.instances, plan.instances_per_host) == (4, 2)
     verify(plan, 16, hosts)
+
+
+_WISHES = {
+    "--num-replicas": "replicas",
+    "--ipus-per-replica": "ipus_per_replica",
+    "--num-instances": "instances",
+    "--ipus": "ipus",
+}
+
+
+@pytest.mark.parametrize("pod", [None, "16", "128"])
+def test_every_value_that_a_refusal_names_can_be_planned(pod: Optional[str], catalogue: Catalogue) -> None:
+    named = dict.fromkeys(_WISHES, 0)
+    machines = tuple(reference(f"h{i}", HostEntry(8, 16, 1), "given") for i in range(4))
+
+    def request(hosts: int, ipus: int, **wishes: Any) -> Request:
+        system = find(pod, catalogue) if pod else of_size(ipus)
+        return Request("w", system, machines[:hosts], ipus=ipus, **wishes)
+
+    counts = (None, 1, 3, 16, 24)
+    for hosts, ipus, depth, replicas, instances in itertools.product(
+        (1, 2, 4), (1, 7, 12, 16, 100), (1, 2, 3, 32), counts, counts
+    ):
+        wishes = {"hosts": hosts, "ipus": ipus, "ipus_per_replica": depth, "replicas": replicas, "instances": instances}
+        try:
+            solve(request(**wishes))
+        except PlanError as error:
+            match = re.fullmatch(r"use (--[a-z-]+) (\d+)(?: or (\d+))?", error.hint)
+            for word in filter(None, match.groups()[1:]) if match else ():
+                named[match[1]] += 1
+                solve(request(**{**wishes, _WISHES[match[1]]: int(word)}))
+    assert min(named.values()) > 10, named

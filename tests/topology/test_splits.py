@@ -17,6 +17,7 @@ from ipulaunch.topology.splits import (
     efficiency,
     split_points,
     stage_costs,
+    stage_ends,
     stages_of,
     suggest_splits,
 )
@@ -56,35 +57,39 @@ def test_published_splits_are_legal(name: str, splits: List[str]) -> None:
     network = image_network(name, side=224)
     check_splits(network, splits)
     stages = stages_of(network, splits)
-    assert [stage[-1].name for stage in stages] == [*splits, network.layers[-1].name]
+    assert [stage[0].name for stage in stages] == [network.layers[0].name, *splits]
+    assert [stage[-1].name for stage in stages[:-1]] == list(stage_ends(network, splits))
     assert sum(stages, ()) == network.layers
 
 
 def test_points_are_where_one_output_crosses(tiny: Network) -> None:
-    assert split_points(tiny) == ("conv", "sum", "out", "flatten")
+    assert split_points(tiny) == ("inside", "out", "flatten", "dense")
+    assert stage_ends(tiny, split_points(tiny)) == ("conv", "sum", "out", "flatten")
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_follows_a_point_reads_nothing_else_from_before(name: str) -> None:
+def test_a_stage_reads_nothing_else_from_before(name: str) -> None:
     network = image_network(name)
     names = [layer.name for layer in network.layers]
-    for point in split_points(network):
-        end = names.index(point) + 1
-        read = {source for layer in network.layers[end:] for source in layer.inputs}
-        assert read & set(names[:end]) == {point}
+    points = split_points(network)
+    for point, end in zip(points, stage_ends(network, points)):
+        start = names.index(point)
+        read = {source for layer in network.layers[start:] for source in layer.inputs}
+        assert read & set(names[:start]) == {end}
 
 
 REFUSED = [
-    (["cnov"], "tiny has no layer cnov to split after", "did you mean conv? legal splits: out, conv, sum, flatten"),
-    (["x"], "tiny has no layer x to split after", "legal splits: out, conv, sum, flatten"),
-    (["inside"], "2 outputs cross there: conv, inside", "legal splits: out"),
-    (["pad"], "cannot be split after pad: the first stage would have no weights", "legal splits"),
-    (["image"], "cannot be split after image: the first stage would have no weights", "legal splits"),
-    (["dense"], "cannot be split after dense: it is the last layer", "legal splits"),
-    (["out", "conv"], "the split conv comes after out, and tiny has it before", "use conv, out"),
-    (["out", "conv", "flatten"], "the split conv comes after out", "use conv, out, flatten"),
-    (["conv", "conv"], "the split conv is given 2 times", "once"),
-    (["conv", "out", "conv"], "the split conv is given 2 times", "once"),
+    (["otu"], "tiny has no layer otu to split before", "did you mean out? legal splits: inside, out, flatten, dense"),
+    (["INSIDE"], "tiny has no layer INSIDE to split before", "did you mean inside? legal splits"),
+    (["onside"], "tiny has no layer onside to split before", "did you mean inside? legal splits"),
+    (["x"], "tiny has no layer x to split before", "legal splits: inside, out, flatten, dense"),
+    (["sum"], "2 outputs cross there: conv, inside", "legal splits: inside"),
+    (["conv"], "cannot be split before conv: the first stage would have no weights", "legal splits"),
+    (["image"], "cannot be split before image: the first stage would have no weights", "legal splits"),
+    (["out", "inside"], "the split inside comes after out, and tiny has it before", "use inside, out"),
+    (["out", "inside", "dense"], "the split inside comes after out", "use inside, out, dense"),
+    (["out", "out"], "the split out is given 2 times", "once"),
+    (["out", "dense", "out"], "the split out is given 2 times", "once"),
 ]
 
 
@@ -99,17 +104,31 @@ def test_wrong_splits_are_refused(tiny: Network, splits: List[str], message: str
 def test_many_points_are_told_in_few_words() -> None:
     with pytest.raises(SettingsError) as error:
         check_splits(image_network("resnet50"), ["conv2_block9_out"])
-    assert error.value.hint.startswith("did you mean conv2_block")
     assert (
-        "legal splits: conv2_block1..3_out, conv3_block1..4_out, conv4_block1..6_out, conv5_block1..3_out, conv1_conv"
-        in error.value.hint
+        "legal splits: conv1_bn, conv1_relu, pool1_pad, pool1_pool, conv2_block1_0_conv, conv2_block1..3_out, "
+        "conv2_block2..3_1_conv, conv3_block1_0_conv, conv3_block1..4_out, " in error.value.hint
     )
     with pytest.raises(SettingsError) as error:
         check_splits(network_of(CosmoflowSettings()), ["nowhere"])
     assert error.value.hint == (
-        "legal splits: conv1..5, conv1..5_activation, conv1..5_pool, flatten, fc1..2, fc1..2_activation, "
-        "fc1..2_dropout, targets"
+        "legal splits: conv1..5_activation, conv1..5_pool, conv2..5, flatten, fc1..2, fc1..2_activation, "
+        "fc1..2_dropout, targets, stretch"
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "meant"),
+    [
+        ("resnet50", "conv2_block9_out", "conv2_block3_out"),
+        ("resnet50", "Conv4_Block2_Out", "conv4_block2_out"),
+        ("resnet50", "conv4_block2_relu", "conv4_block2_out"),
+        ("cifar_resnet56", "conv2_block4_out", "conv2_block4_layer1_conv"),
+    ],
+)
+def test_a_point_that_begins_in_the_same_way_is_meant(model: str, name: str, meant: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        check_splits(image_network(model), [name])
+    assert error.value.hint.startswith(f"did you mean {meant}? ")
 
 
 def test_training_costs_count_the_way_back(tiny: Network) -> None:
@@ -134,7 +153,8 @@ def test_training_costs_count_the_way_back(tiny: Network) -> None:
 
 def _best(network: Network, stages: int, by: str) -> float:
     unfinished = {layer.inputs[0] for layer in network.layers if layer.kind == "activation"}
-    points = [name for name in split_points(network) if name not in unfinished]
+    points = split_points(network)
+    points = [name for name, end in zip(points, stage_ends(network, points)) if end not in unfinished]
     return min(
         max(getattr(cost, by) for cost in stage_costs(network, splits, 2))
         for splits in itertools.combinations(points, stages - 1)
@@ -155,9 +175,11 @@ def test_no_division_is_better_than_the_suggested_one(name: str, stages: int, by
     assert 0 < suggestion.balance <= 1
 
 
-def test_suggestions_end_at_whole_blocks() -> None:
+def test_suggested_stages_are_whole_blocks() -> None:
     network = image_network("resnet50", side=224)
-    assert suggest_splits(network, 4, 16).splits == ("conv3_block1_out", "conv4_block1_out", "conv4_block5_out")
+    splits = suggest_splits(network, 4, 16).splits
+    assert splits == ("conv3_block2_1_conv", "conv4_block2_1_conv", "conv4_block6_1_conv")
+    assert stage_ends(network, splits) == ("conv3_block1_out", "conv4_block1_out", "conv4_block5_out")
 
 
 def test_every_point_is_used_when_so_many_stages_are_asked_for(tiny: Network) -> None:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from typing import Callable
 
+import pytest
+
 from ipulaunch.topology.plan import Plan
-from ipulaunch.topology.table import draw
+from ipulaunch.topology.table import columns, draw
 
 MakePlan = Callable[..., Plan]
 
@@ -93,3 +95,9 @@ def test_columns_line_up_for_every_size(make_plan: MakePlan) -> None:
                     lines = draw(make_plan(replicas, instances, hosts=[f"n{i}" for i in range(hosts)])).splitlines()
                     assert {len(line) for line in lines[1:-1]} == {len(lines[0]) + 1} == {len(lines[-1]) + 1}
                     assert lines[7].count("|") == instances + 2
+
+
+@pytest.mark.parametrize("replicas", [1, 4, 16, 128])
+def test_width_is_known_before_it_is_drawn(replicas: int, make_plan: MakePlan) -> None:
+    plan = make_plan(replicas, replicas)
+    assert columns(plan) == max(map(len, draw(plan).splitlines()))

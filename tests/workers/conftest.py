@@ -19,8 +19,8 @@ from ipulaunch.workers.checkpoints import load
 from ipulaunch.workers.records import Records
 
 SITE = Path(__file__).parents[1] / "standin" / "site"
-CALLS = "IPULAUNCH_STANDIN_CALLS"
-_OURS = ("POPDIST_", "OMPI_", "PMIX_", "PRTE_", "IPULAUNCH_")
+CALLS = "IPU_STANDIN_CALLS"
+_OURS = ("POPDIST_", "OMPI_", "PMIX_", "PRTE_", "IPULAUNCH_", "IPU_STANDIN_")
 
 # The same job as settings, and as the options that give them. No dropout: IPUs draw other numbers than CPUs.
 TINY = CosmoflowSettings(
@@ -119,7 +119,7 @@ def sdk_environment(tmp_path: Path) -> Callable[[str], Dict[str, str]]:
     def make(sdk: str) -> Dict[str, str]:
         environ = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
         calls = str(tmp_path / "calls.jsonl")
-        return {**environ, "PYTHONPATH": str(SITE), "IPULAUNCH_STANDIN_SDK": sdk, CALLS: calls}
+        return {**environ, "PYTHONPATH": str(SITE), "IPU_STANDIN_SDK": sdk, CALLS: calls}
 
     return make
 

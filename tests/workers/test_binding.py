@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import Any, List
 
 import pytest
 
@@ -58,3 +58,20 @@ def test_a_program_that_does_not_start_says_so() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 127
     assert done.stderr == "error: no-such-program does not start: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "program", "code", "said"),
+    [
+        ("3", ["true"], 4, "error: POPDIST_* do not fit together: 3 replicas, 2 of them here from index 0\nhint: "),
+        ("2", [], 2, "error: no program is named\nhint: python -m"),
+    ],
+    ids=["environment", "no program"],
+)
+def test_what_keeps_a_program_from_starting_has_its_exit_code(
+    replicas: str, program: List[str], code: int, said: str
+) -> None:
+    environ = {**os.environ, "POPDIST_NUM_TOTAL_REPLICAS": replicas, "POPDIST_NUM_LOCAL_REPLICAS": "2"}
+    command = [sys.executable, "-m", "ipulaunch.workers.bound", *program]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code and done.stderr.startswith(said)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
 import json
+import math
+import os
+import shutil
 from pathlib import Path
 from typing import Any, List
 
 import numpy as np
 import pytest
 
-from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.errors import DataError, JobError
 from ipulaunch.workers import checkpoints
 
 WEIGHTS = [np.array([1.0, 2.0], np.float32), np.array(7, np.float16)]
@@ -64,15 +68,19 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_is_taken(tmp_path
     save(tmp_path, 8)
     path = save(tmp_path, 12)
     damage(path)
-    with pytest.raises(DataError, match="update-00000012 is no whole checkpoint"):
+    with pytest.raises(DataError, match="update-00000012 is not a complete checkpoint"):
         checkpoints.load(path)
-    newest = checkpoints.newest_whole(tmp_path)
+    told: List[str] = []
+    newest = checkpoints.newest_whole(tmp_path, told.append)
     assert newest is not None and newest.update == 8
+    (reason,) = told
+    assert reason.startswith(f"{path} is not a complete checkpoint: ")
+    assert checkpoints.found_in(path) == [path]
 
 
 def test_objects_that_would_run_code_are_refused(tmp_path: Path) -> None:
     path = checkpoints.save(tmp_path, {"update": 1}, weights=[np.array([object()], object)], names=["x"])
-    with pytest.raises(DataError, match="no whole checkpoint"):
+    with pytest.raises(DataError, match="not a complete checkpoint"):
         checkpoints.load(path)
 
 
@@ -86,6 +94,22 @@ def test_a_failed_write_leaves_no_checkpoint(tmp_path: Path, monkeypatch: pytest
     assert not list(tmp_path.iterdir())
 
 
+def test_a_full_disk_is_told_with_both_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any, **arrays: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(JobError, match=r"update 12: it needs 0.000 MiB, the disk of \S+ has [\d.]+ of [\d.]+ MiB free"):
+        save(tmp_path, 12)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_directory_that_was_removed_does_not_come_back(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        save(tmp_path / "run" / "checkpoints", 12)
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_an_ended_process_left_half_written_is_no_checkpoint(tmp_path: Path) -> None:
     whole = save(tmp_path, 8)
     save(tmp_path, 12).rename(tmp_path / ".update-00000012.4711")
@@ -95,10 +119,48 @@ def test_what_an_ended_process_left_half_written_is_no_checkpoint(tmp_path: Path
 @pytest.mark.parametrize("where", ["run", "run/checkpoints", "run/checkpoints/update-00000012"])
 def test_a_run_its_checkpoints_or_one_of_them_can_be_named(tmp_path: Path, where: str) -> None:
     directory = tmp_path / "run" / "checkpoints"
+    directory.mkdir(parents=True)
     save(directory, 8)
     save(directory, 12)
     newest = checkpoints.newest_whole(tmp_path / where)
     assert newest is not None and newest.update == 12
+
+
+def test_a_run_that_was_submitted_has_its_checkpoints_inside(tmp_path: Path) -> None:
+    directory = tmp_path / "run" / "checkpoints"
+    directory.mkdir(parents=True)
+    for place in (tmp_path, tmp_path / "run"):
+        (place / "plan.json").touch()
+    path = save(directory, 8)
+    assert checkpoints.found_in(tmp_path) == [path]
+
+
+def test_a_checkpoint_tells_its_run_if_it_knows_it(tmp_path: Path) -> None:
+    assert checkpoints.run_of(save(tmp_path, 4)) is None
+    path = checkpoints.save(tmp_path, {"update": 8, "run": "/runs/a"}, weights=WEIGHTS, names=["kernel", "bias"])
+    assert checkpoints.run_of(path) == "/runs/a"
+    forget(path)
+    assert checkpoints.run_of(path) is None
+
+
+SINCE_LOG: List[Any] = [
+    ({"updates": 2, "sums": {"loss": 3.0}, "logged": {"loss": 9.0}}, 1.5),
+    ({"updates": 0, "sums": {}, "logged": {"loss": 9.0}}, 9.0),
+    ({"updates": 0, "sums": {}, "logged": {}}, math.inf),
+    ({"updates": 1, "sums": {"loss": math.nan}, "logged": {"loss": 9.0}}, math.inf),
+    ({"updates": "some", "sums": {}}, math.inf),
+    (None, math.inf),
+]
+
+
+@pytest.mark.parametrize(("since_log", "loss"), SINCE_LOG)
+def test_the_loss_of_a_checkpoint_is_the_mean_since_the_last_log(tmp_path: Path, since_log: Any, loss: float) -> None:
+    facts = {"update": 4, "since_log": since_log}
+    assert checkpoints.mean_loss(facts) == loss
+    path = checkpoints.save(tmp_path, facts, weights=WEIGHTS, names=["kernel", "bias"])
+    assert checkpoints.loss_of(path) == loss
+    forget(path)
+    assert checkpoints.loss_of(path) == math.inf
 
 
 def test_nothing_is_found_where_there_is_none(tmp_path: Path) -> None:
@@ -115,3 +177,12 @@ def test_the_newest_and_the_best_are_kept(tmp_path: Path, keep: int, best: int, 
     kept = checkpoints.prune(saved, keep, saved[best])
     assert [int(path.name[-1]) for path in kept] == left
     assert sorted(path.name for path in tmp_path.iterdir()) == [path.name for path in kept]
+
+
+def test_what_is_to_be_removed_may_be_gone_and_leftovers_may_lie_in_its_way(tmp_path: Path) -> None:
+    saved = [save(tmp_path, update) for update in range(3)]
+    shutil.rmtree(saved[0])
+    for leftover in (f".{saved[1].name}.removed", f".{saved[1].name}.{os.getpid()}"):
+        shutil.copytree(saved[1], tmp_path / leftover)
+    assert checkpoints.prune(saved, 1, None) == saved[2:]
+    assert checkpoints.found_in(tmp_path) == saved[2:]

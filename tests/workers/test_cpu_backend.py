@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, List
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.cpu import CpuBackend
 from ipulaunch.workers.backends.draws import DrawPosition, PositionedDropout
+from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.collective import Alone
 from ipulaunch.workers.measures import measures_of
 from ipulaunch.workers.models.build import build_model
@@ -58,7 +59,7 @@ def test_an_update_is_plain_gradient_descent_on_the_global_batch(batch: Batch) -
     stream = training_stream(
         source, batch, alone(batch.replicas), shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=1
     )
-    history = trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0).history
+    history = trained.fit(Feed(stream), epochs=1, steps_per_epoch=1, callbacks=[]).history
 
     inputs, targets = source.load(epoch_order(source.samples, Shuffle(0), 0)[: batch.global_size])
     with tf.GradientTape() as tape:
@@ -91,7 +92,7 @@ def test_padding_weighs_nothing_in_an_update() -> None:
         remainder="pad",
         traced=False,
     )
-    trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0)
+    trained.fit(Feed(stream), epochs=1, steps_per_epoch=1, callbacks=[])
 
     inputs, targets = source.load(np.arange(24))
     with tf.GradientTape() as tape:
@@ -109,7 +110,9 @@ def test_validation_is_the_mean_over_the_whole_set(batch: Batch) -> None:
     trained = backend.prepare(model, make_optimizer(SETTINGS, batch, 1), MEASURES, None)
     source = SyntheticCosmoflow(SETTINGS.data, "validation", 0)
     stream = validation_stream(source, batch, alone(batch.replicas), threads=1)
-    found = backend.validate(trained, stream, source.samples, batch.micro_size)
+    told: List[Any] = []
+    found = backend.validate(trained, Feed(stream), source.samples, batch.micro_size, lambda *done: told.append(done))
+    assert told == [(step + 1, len(told)) for step in range(len(list(stream)))]
 
     inputs, targets = source.load(np.arange(source.samples))
     error = model(inputs).numpy() - targets

@@ -7,17 +7,21 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 
-WORKER = [sys.executable, "-m", "ipulaunch.workers", "cosmoflow"]
+from ipulaunch.topology.plan import from_json
+
+WORKER = [sys.executable, "-m", "ipulaunch.workers"]
 
 
-def start(*arguments: str, cwd: Path, environ: Optional[Dict[str, str]] = None) -> subprocess.CompletedProcess[str]:
+def start(
+    *arguments: str, cwd: Path, environ: Optional[Dict[str, str]] = None, workload: str = "cosmoflow"
+) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **(environ or {})}
     return subprocess.run(
-        [*WORKER, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False
+        [*WORKER, workload, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -27,10 +31,12 @@ def test_a_run_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
     assert "error: the run directory cannot be read" in done.stderr
 
 
-def test_an_environment_that_contradicts_itself_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--run-dir", "run"]], ids=["alone", "in a run"])
+def test_an_environment_that_contradicts_itself_is_said(tmp_path: Path, more: List[str]) -> None:
     environ = {"POPDIST_NUM_TOTAL_REPLICAS": "4", "POPDIST_NUM_LOCAL_REPLICAS": "3"}
-    done = start("--backend", "cpu", cwd=tmp_path, environ=environ)
+    done = start("--backend", "cpu", *more, cwd=tmp_path, environ=environ)
     assert done.returncode == 4
+    assert done.stderr.startswith("error: POPDIST_* do not fit together")
     assert "4 replicas, 3 of them here" in done.stderr
 
 
@@ -39,6 +45,14 @@ def test_several_instances_without_mpi_are_said(tmp_path: Path) -> None:
     done = start("--backend", "cpu", "--rehearsal", cwd=tmp_path, environ=environ)
     assert done.returncode == 4
     assert "MPI says process 0 of 1, POPDIST_* say instance 0 of 2" in done.stderr
+
+
+def test_a_shipped_value_that_gives_way_is_noted(tmp_path: Path) -> None:
+    environ = {"POPDIST_NUM_TOTAL_REPLICAS": "2", "POPDIST_NUM_LOCAL_REPLICAS": "1"}  # nothing is to be trained
+    words = ["--backend", "cpu", "--rehearsal", "--set", "optimizer.name=adam"]
+    done = start(*words, cwd=tmp_path, environ=environ, workload="cifar10")
+    assert done.returncode == 4
+    assert "note: optimizer.momentum 0.9 of configs/cifar10.yaml:" in done.stderr
 
 
 TINY = [
@@ -52,7 +66,7 @@ def test_a_loss_that_is_not_finite_ends_the_job(tmp_path: Path) -> None:
     wild = ["--set", "optimizer.name=sgd", "--set", "optimizer.learning_rate=1e30"]
     done = start("--backend", "cpu", "--rehearsal", *TINY, *wild, cwd=tmp_path)
     assert done.returncode == 7
-    assert "the loss is not finite any more after update 3" in done.stderr
+    assert "the loss is not finite any more after update 2" in done.stderr
     (run,) = (tmp_path / "runs").iterdir()
     assert not (run / "checkpoints").exists()
 
@@ -62,10 +76,14 @@ def test_started_by_hand_it_is_the_only_instance_and_makes_its_own_run(tmp_path:
     done = start("--backend", "cpu", "--rehearsal", *TINY, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs").iterdir()
-    assert done.stdout == f"run directory: runs/{run.name}\n"
+    first, where, training, *_ = done.stdout.splitlines()
+    assert first == f"run directory: runs/{run.name}"
+    assert where.startswith("instance 0 of 1 on ") and training == "training: 2 epochs of 3 weight updates"
     summary: Any = json.loads((run / "summary.json").read_text())
     assert summary["updates"] == 6 and len(summary["samples_per_s_by_instance"]) == 1
     assert (run / "instance-000" / "done.json").exists()
+    plan = from_json((run / "plan.json").read_text())
+    assert (plan.workload, plan.system, plan.replicas, plan.hosts) == ("cosmoflow", "1 IPU", 1, ("localhost",))
     started = json.loads((run / "instance-000" / "events.jsonl").read_text().splitlines()[0])
     assert started["threads"]["intra_op"] == 1  # a rehearsal is deterministic
     assert started["binding"]["cores"] >= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
 import numpy as np
@@ -18,10 +19,12 @@ from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.popdist import Place
 from ipulaunch.topology.splits import suggest_splits
 from ipulaunch.workers.backends.cpu import CpuBackend
+from ipulaunch.workers.checkpoints import load
 from ipulaunch.workers.collective import Alone
 from ipulaunch.workers.measures import measures_of
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.optimizers import make_optimizer
+from ipulaunch.workers.state import TrainingState
 
 SAMPLES = 8
 SGD = Optimizer("sgd", 0.1, momentum=0.9)
@@ -62,17 +65,26 @@ def by_replica(values: np.ndarray, batch: Batch) -> np.ndarray:
     return values.reshape(shape).swapaxes(0, 1).reshape(-1, *shape[2:])
 
 
-def weights_after(settings: Any, batch: Batch) -> List[np.ndarray]:
-    """The weights after an update on the same samples, from the same beginning."""
+def prepared(settings: Any, batch: Batch) -> Tuple[Any, Any]:
+    """A model and its training, from the same beginning."""
     tf.random.set_seed(0)
     place = Place(0, 1, 0, 1, 0, batch.replicas, batch.replicas, 1)
     backend = CpuBackend(settings, batch, place, Alone())
     model = build_model(network_of(settings), backend.dropout)
     draw = np.random.default_rng(1)
     model.set_weights([np.asarray(draw.normal(w, 0.05 + 0 * w), w.dtype) for w in initial_weights(model)])
-    trained = backend.prepare(model, make_optimizer(settings, batch, 1), measures_of(settings), None)
+    return model, backend.prepare(model, make_optimizer(settings, batch, 1), measures_of(settings), None)
+
+
+def update(trained: Any, settings: Any, batch: Batch) -> None:
     inputs, targets = (by_replica(values, batch) for values in samples_of(settings))
     trained._update(zip(tf.constant(inputs), tf.constant(targets)))
+
+
+def weights_after(settings: Any, batch: Batch) -> List[np.ndarray]:
+    """The weights after an update on the same samples, from the same beginning."""
+    model, trained = prepared(settings, batch)
+    update(trained, settings, batch)
     found: List[np.ndarray] = model.get_weights()
     return found
 
@@ -125,6 +137,23 @@ def test_pipelined_is_unpipelined(name: str) -> None:
     assert_close(weights_after(pipelined, Batch(SAMPLES, 1, 1)), whole(name))
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_resumed_is_uninterrupted(name: str, tmp_path: Path) -> None:
+    """To the bit: weights, batch statistics and momenta come back from a checkpoint into a model of its own."""
+    settings, batch = settings_of(name, norm="batch_norm"), Batch(4, 2, 1)
+    model, trained = prepared(settings, batch)
+    state = TrainingState(model, trained.optimizer, trained.more)
+    update(trained, settings, batch)
+    path = state.save(tmp_path, {"update": 1})
+    update(trained, settings, batch)
+    other, continued = prepared(settings, batch)
+    other.set_weights([np.zeros_like(weight) for weight in other.get_weights()])
+    TrainingState(other, continued.optimizer, continued.more).restore(load(path))
+    update(continued, settings, batch)
+    for mine, theirs in zip(other.get_weights(), model.get_weights()):
+        assert np.array_equal(mine, theirs)
+
+
 def test_pipelined_batch_statistics_are_those_of_the_whole_model() -> None:
     settings = settings_of("cifar_resnet8", norm="batch_norm")
     splits = suggest_splits(network_of(settings), 3, 1).splits
@@ -133,7 +162,10 @@ def test_pipelined_batch_statistics_are_those_of_the_whole_model() -> None:
     assert_close(weights_after(pipelined, batch), weights_after(settings, batch))
 
 
-def test_replicas_have_batch_statistics_of_their_own_and_take_their_mean() -> None:
+@pytest.mark.parametrize(("replicas", "steps"), [(2, 1), (1, 2)], ids=["two replicas", "two steps"])
+def test_micro_batches_have_statistics_of_their_own_and_move_the_averages_by_their_mean(
+    replicas: int, steps: int
+) -> None:
     settings = settings_of("cifar_resnet8", norm="batch_norm")
     tf.random.set_seed(0)
     halves = []
@@ -142,7 +174,8 @@ def test_replicas_have_batch_statistics_of_their_own_and_take_their_mean() -> No
         model.set_weights(initial_weights(model))
         model(samples_of(settings)[0][half], training=True)
         halves.append([variable.numpy() for variable in model.non_trainable_variables])
-    backend = CpuBackend(settings, Batch(4, 2, 1), Place(0, 1, 0, 1, 0, 2, 2, 1), Alone())
+    place = Place(0, 1, 0, 1, 0, replicas, replicas, 1)
+    backend = CpuBackend(settings, Batch(4, replicas, steps), place, Alone())
     model = build_model(network_of(settings), backend.dropout)
     model.set_weights(initial_weights(model))
     trained = backend.prepare(model, make_optimizer(settings, backend.batch, 1), measures_of(settings), None)

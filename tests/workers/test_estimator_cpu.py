@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from ipulaunch.configs.job import Job
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.tree import assignment
 from ipulaunch.configs.workloads import resolve
-from ipulaunch.topology import Batch
+from ipulaunch.topology.batch import make_batch
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.cpu import CpuBackend
 from ipulaunch.workers.collective import Alone
@@ -41,20 +41,24 @@ Run = Callable[..., Dict[str, Any]]
 
 @pytest.fixture()
 def run(tmp_path: Path) -> Run:
-    def train(name: str, api: str, *texts: str, replicas: int = 1, stop: bool = False) -> Dict[str, Any]:
+    def train(
+        name: str, api: str, *texts: str, replicas: int = 1, stop: bool = False, where: str = "", asked: Any = None
+    ) -> Dict[str, Any]:
         words = [*SMALL, "model.dropout=0", f"estimator.api={api}", f"estimator.model_dir={tmp_path / name}", *texts]
         settings = resolve("cifar10", rehearsal=True, overrides=[assignment(word, "--set") for word in words]).settings
         training = settings.training
-        batch = Batch(training.micro_batch_size, replicas, training.gradient_accumulation_count or 1)
+        batch, _ = make_batch(
+            training.micro_batch_size, replicas, training.gradient_accumulation_count, training.global_batch_size
+        )
         place = Place(0, 1, 0, 1, 0, replicas, replicas, settings.ipus_per_replica)
-        directory = RunDirectory(tmp_path / f"run-{len(list(tmp_path.glob('run-*')))}-{name}")
+        directory = RunDirectory(tmp_path / (where or f"run-{len(list(tmp_path.glob('run-*')))}-{name}"))
         records, backend = Records(directory, 0), CpuBackend(settings, batch, place, Alone())
-        asked = StopRequest(directory, place, backend.collective)
-        asked.is_asked = stop
+        request = (asked or StopRequest)(directory, place, backend.collective)
+        request.is_asked = stop
         job = Job("cifar10", "cpu", settings)
         try:
-            summary = carry_out(Instance(job, batch, place, backend, directory, records, 1, asked))
-        except Exception as error:
+            summary = carry_out(Instance(job, batch, place, backend, directory, records, 1, request))
+        except BaseException as error:
             records.error(error)  # which also closes its file
             raise
         records.done(summary)
@@ -99,10 +103,10 @@ def test_replicas_and_pipelines_train_as_one_estimator(run: Run, tmp_path: Path)
 @needs_estimators
 def test_a_second_start_ends_where_one_training_does(run: Run, tmp_path: Path) -> None:
     dropout = "model.dropout=0.25"
-    run("twice", "estimator", dropout)
+    first = run("twice", "estimator", dropout)
     second = run("twice", "estimator", dropout, "training.num_epochs=2")
     whole = run("once", "estimator", dropout, "training.num_epochs=2")
-    assert second["updates"] == whole["updates"] == 8
+    assert second["updates"] == whole["updates"] == 8 and second["train_s"] > first["train_s"]
     assert second["metrics"] == pytest.approx(whole["metrics"], abs=1e-6)
     assert_same(tmp_path / "twice", tmp_path / "once")
 
@@ -111,11 +115,24 @@ def test_a_second_start_ends_where_one_training_does(run: Run, tmp_path: Path) -
     assert "updates" not in tested
 
     again = run("twice", "estimator", dropout, "training.num_epochs=2")  # there is nothing left to train
-    assert again["metrics"] == tested["metrics"]
+    assert again["metrics"] == second["metrics"]
     with pytest.raises(SettingsError, match="has made 8 updates, and this training is 4 long"):
         run("twice", "estimator", dropout)
     with pytest.raises(SettingsError, match="was trained with seed 0, this job has 1"):
         run("twice", "estimator", dropout, "training.num_epochs=2", "training.seed=1")
+    with pytest.raises(SettingsError, match="was trained with optimizer sgd, this job has adam"):
+        run("twice", "estimator", dropout, "training.num_epochs=3", "optimizer.name=adam")
+
+
+@needs_estimators
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_a_checkpoint_of_somebody_else_is_refused(run: Run, tmp_path: Path, is_trained: bool) -> None:
+    (tmp_path / "foreign").mkdir()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.get_variable("x", initializer=0.0).initializer)
+        tf.compat.v1.train.Saver().save(session, str(tmp_path / "foreign" / "model"))
+    with pytest.raises(DataError, match="not known to be of this training: model does not tell its step"):
+        run("foreign", "estimator", f"training.training={str(is_trained).lower()}")
 
 
 @needs_estimators
@@ -126,6 +143,54 @@ def test_a_stopped_training_has_a_checkpoint_and_continues(run: Run, tmp_path: P
     run("stopped", "estimator", "estimator.batches_per_step=2")
     run("whole", "estimator")
     assert_same(tmp_path / "stopped", tmp_path / "whole")
+
+
+class Killed(StopRequest):
+    """Killed after update 3 of those that it makes."""
+
+    updates = 0
+
+    def agreed(self) -> bool:
+        self.updates += 1
+        if self.updates == 3:
+            raise KeyboardInterrupt
+        return False
+
+
+def logs_of(run: Path) -> List[Any]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(row["update"], pytest.approx(row["loss"], abs=1e-6)) for row in rows if "loss" in row]
+
+
+# Of 8 updates, killed after 3: before the first checkpoint, or with one from between two logs.
+HOST_EVENTS = {"none": ("2", "1/2"), "one": ("1/2", "2"), "one, logged": ("4", "2")}
+
+
+@needs_estimators
+@pytest.mark.parametrize("is_in_place", [True, False], ids=["in place", "another run"])
+@pytest.mark.parametrize(("logs", "saves"), HOST_EVENTS.values(), ids=list(HOST_EVENTS))
+def test_a_training_that_was_killed_has_the_history_of_one_that_was_not(
+    run: Run, tmp_path: Path, logs: str, saves: str, is_in_place: bool
+) -> None:
+    more = [f"training.logs_per_epoch={logs}", f"training.ckpts_per_epoch={saves}", "training.num_epochs=2"]
+    more += ["estimator.batches_per_step=1"]
+    run("undisturbed", "estimator", *more, where="whole")
+    with pytest.raises(KeyboardInterrupt):
+        run("killed", "estimator", *more, where="first", asked=Killed)
+    last = "first" if is_in_place else "second"
+    summary = run("killed", "estimator", *more, where=last)
+    assert logs_of(tmp_path / last) == logs_of(tmp_path / "whole")
+    assert summary["updates"] == 8
+
+
+@needs_estimators
+def test_without_a_period_a_checkpoint_is_written_when_it_is_stopped(run: Run, tmp_path: Path) -> None:
+    never = ("training.ckpts_per_epoch=0", "training.validation=false", "estimator.batches_per_step=2")
+    run("whole", "estimator", *never)
+    assert tf.train.latest_checkpoint(str(tmp_path / "whole")) is None
+    with pytest.raises(StoppedError, match="after update 2, with a checkpoint"):
+        run("stopped", "estimator", *never, stop=True)
+    assert weights_in(tmp_path / "stopped")["global_step"] == 2
 
 
 @needs_estimators
@@ -152,6 +217,12 @@ def test_batch_statistics_are_refused(run: Run) -> None:
 def test_a_plain_estimator_is_one_replica(run: Run) -> None:
     with pytest.raises(SettingsError, match="trains one replica, and there are 2"):
         run("two", "estimator", replicas=2)
+
+
+@needs_estimators
+def test_what_a_global_batch_makes_of_the_accumulation_is_refused_too(run: Run) -> None:
+    with pytest.raises(SettingsError, match="accumulation 4: of the Estimators, only the one of a pipeline"):
+        run("accumulates", "replica-estimator", "training.global_batch_size=64", replicas=2)
 
 
 def test_without_estimators_the_reason_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,10 +60,14 @@ VARIANTS: Dict[str, Any] = {
         (8, 2, 2),
     ),
 }
+CORE = ("plain", "replicated", "pipelined")  # a variant of each Estimator
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("options", "sdk", "made"), VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize(
+    ("options", "sdk", "made"),
+    [pytest.param(*row, id=name, marks=[pytest.mark.core] if name in CORE else []) for name, row in VARIANTS.items()],
+)
 def test_ipus_continue_a_training_as_cpus_do(
     options: List[str], sdk: str, made: Any, start: Start, read_calls: Any, tmp_path: Path
 ) -> None:
@@ -153,6 +157,24 @@ def test_the_stand_in_refuses_what_the_sdk_does(ipu: Any) -> None:
         estimators.IPUEstimator(lambda features, mode: None, config=tf.estimator.RunConfig())
     with pytest.raises(ValueError, match="takes no features or labels"):
         ipu.ipu_pipeline_estimator.IPUPipelineEstimator(lambda features, mode: None, config=run_config(ipu))
+    config = ipu.config.IPUConfig()
+    with pytest.raises(ValueError, match="select 0 IPUs, and IPURunConfig has 1 devices"):
+        ipu.ipu_run_config.IPURunConfig(ipu_options=config)
+    config.auto_select_ipus = 3
+    with pytest.raises(ValueError, match="select 3 IPUs, and IPURunConfig has 4 devices"):
+        ipu.ipu_run_config.IPURunConfig(ipu_options=config, num_replicas=2, num_shards=2)
+    with pytest.raises(ValueError, match="prefetch_depth is 0"):
+        ipu.ipu_run_config.IPURunConfig(ipu_options=config, prefetch_depth=0)
+    with pytest.raises(ValueError, match=r"Missing train_op\."):
+        estimators.IPUEstimatorSpec("train", loss=1.0)
+    with pytest.raises(ValueError, match=r"Missing loss\."):
+        estimators.IPUEstimatorSpec("train", train_op=1.0)
+    with pytest.raises(ValueError, match="one of eval_metrics and eval_metric_ops"):
+        estimators.IPUEstimatorSpec("eval", loss=1.0)
+    with pytest.raises(ValueError, match="accumulate_outfeed cannot be passed"):
+        ipu.ipu_pipeline_estimator.IPUPipelineEstimatorSpec(
+            "train", [], gradient_accumulation_count=1, optimizer_function=descent, accumulate_outfeed=True
+        )
     good = estimators.IPUEstimator(model(ipu, lambda loss: descent().minimize(loss)), config=run_config(ipu))
     with pytest.raises(AttributeError):
         good.export()

@@ -26,7 +26,7 @@ def test_an_estimator_begins_with_the_published_example(api: str) -> None:
     assert (settings.api, settings.model.name) == (api, "cifar_cnn")
     assert (settings.optimizer.name, settings.optimizer.learning_rate, settings.schedule.name) == ("sgd", 0.01, "const")
     assert settings.optimizer.momentum == 0 and settings.data.std == (255.0,)
-    assert settings.pipeline.splits == (("pool1_dropout",) if api == "pipeline-estimator" else ())
+    assert settings.pipeline.splits == (("conv3",) if api == "pipeline-estimator" else ())
     assert settings.launch.num_replicas == (1 if api == "estimator" else None)
 
 
@@ -46,7 +46,7 @@ def test_your_settings_win_over_the_example() -> None:
 
 REFUSED = [
     (["launch.num_replicas=2"], "--api estimator trains one replica"),
-    (["pipeline.splits=[pool1]"], "none of a pipeline"),
+    (["pipeline.splits=[pool1]"], "does not run pipelines"),
     (["training.gradient_accumulation_count=2"], "accumulation 2"),
     (["optimizer.name=lars"], "--optimizer lars"),
     (["optimizer.weight_decay=0.1"], "--weight-decay"),
@@ -88,6 +88,20 @@ def test_keras_has_no_use_for_what_estimators_take(workload: str, text: str) -> 
 def test_cosmoflow_keeps_its_optimizer() -> None:
     settings = settled("cosmoflow", "estimator.use=true").settings
     assert (settings.api, settings.optimizer.name) == ("replica-estimator", "adadelta")
+
+
+@pytest.mark.parametrize("words", [["cifar10", "--api", "replica-estimator"], ["cosmoflow", "--use-estimator"]])
+def test_a_global_batch_that_takes_accumulation_is_refused_before_anything_starts(words: List[str]) -> None:
+    done = CliRunner().invoke(cli, [*words, "--pod", "4", "--engine", "openmpi", "--global-batch-size", "1024"])
+    assert isinstance(done.exception, SettingsError) or done.exit_code == SettingsError.exit_code
+    assert "only the one of a pipeline accumulates gradients" in str(done.exception) + done.output
+
+
+def test_that_the_best_checkpoint_is_not_kept_is_noted() -> None:
+    words = ["plan", "cifar10", "--engine", "openmpi", "--keep-checkpoints", "1"]
+    note = "an Estimator keeps only its newest checkpoints"
+    assert note in CliRunner().invoke(cli, [*words, "--api", "estimator"]).output
+    assert note not in CliRunner().invoke(cli, words).output
 
 
 def test_the_names_of_the_examples_are_those_of_settings() -> None:

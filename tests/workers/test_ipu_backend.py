@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -22,12 +23,13 @@ from ipulaunch.data_pipeline.order import Shuffle, epoch_order
 from ipulaunch.data_pipeline.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.batch import replica_slice
 from ipulaunch.topology.host_events import HostEvents
 from ipulaunch.topology.popdist import Place
+from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.backends.ipu import IpuBackend
 from ipulaunch.workers.backends.ipu_hosts import OverHosts
 from ipulaunch.workers.backends.ipu_sdk import load_sdk
+from ipulaunch.workers.collective import texts_of
 from ipulaunch.workers.measures import measures_of
 from ipulaunch.workers.optimizers import make_optimizer
 
@@ -48,14 +50,22 @@ ONE_UPDATE = HostEvents(1, 1, 1, 0, 0, 1)
 Install = Callable[..., Place]
 
 
-def configured() -> List[Any]:
-    """What every configuration begins with, for default settings in one instance."""
+def configured(workers: str) -> List[Any]:
+    """What every configuration begins with, for default settings."""
     return [
         ("IPUConfig", {}),
         ("IPUConfig.allow_recompute =", {"value": False}),
-        ("IPUConfig.convolutions.poplar_options =", {"value": {"gatherConvOutput": "false"}}),
+        (
+            "IPUConfig.convolutions.poplar_options =",
+            {"value": {"gatherConvOutput": "false", "enableConvDithering": "false"}},
+        ),
         ("IPUConfig.matmuls.poplar_options =", {"value": {}}),
-        ("IPUConfig.compilation_poplar_options =", {"value": {"target.deterministicWorkers": "false"}}),
+        ("IPUConfig.compilation_poplar_options =", {"value": {"target.deterministicWorkers": workers}}),
+        ("IPUConfig.scheduling.algorithm =", {"value": "SchedulingAlgorithm.CHOOSE_BEST"}),
+        ("IPUConfig.floating_point_behaviour.inv =", {"value": False}),
+        ("IPUConfig.floating_point_behaviour.div0 =", {"value": False}),
+        ("IPUConfig.floating_point_behaviour.oflo =", {"value": False}),
+        ("IPUConfig.floating_point_behaviour.nanoo =", {"value": False}),
         ("IPUConfig.floating_point_behaviour.esr =", {"value": "StochasticRoundingBehaviour.OFF"}),
         ("IPUConfig.norms.use_stable_statistics =", {"value": False}),
         ("IPUConfig.norms.experimental.distributed_batch_norm_replica_group_size =", {"value": 1}),
@@ -82,7 +92,7 @@ def expected_calls(sdk: str) -> List[Any]:
     compiled = {"model": "cosmoflow", "optimizer": "Adadelta", "loss": "function", "metrics": ["MeanOf"]}
     return [
         ("popdist.isPopdistEnvSet", {}),
-        *configured(),
+        *configured("portable"),
         ("tensorflow.python.ipu.horovod.init" if sdk == "2.6" else "popdist.init", {}),
         (
             "popdist.tensorflow.set_ipu_config",
@@ -113,6 +123,10 @@ def test_training_equals_the_cpu_backend_on_every_sdk(
     assert read_calls(tmp_path / "calls.jsonl", 0) == expected_calls(sdk)
     expected = on_cpus(4)
     assert_same_state(found, expected)
+    events = [json.loads(line) for line in (tmp_path / "run/instance-000/events.jsonl").read_text().splitlines()]
+    told = [event["message"] for event in events if event["event"] == "warning"]
+    assert len(told) == (0 if sdk >= "3.1" else 1)
+    assert all("one of the 4 replicas of each instance" in message for message in told)
     assert len(found.curve) == len(expected.curve)
     for mine, theirs in zip(found.curve, expected.curve):
         # Before SDK 3.1 the losses of training are those of one replica.
@@ -134,7 +148,7 @@ def test_a_worker_alone_takes_one_ipu(
     assert (run / "instance-000" / "done.json").exists() and (run / "summary.json").exists()
     assert_same_state(read_training(run), on_cpus(1))
     calls = read_calls(tmp_path / "calls.jsonl", 0)
-    start = [("popdist.isPopdistEnvSet", {}), *configured(), ("IPUConfig.auto_select_ipus =", {"value": 1})]
+    start = [("popdist.isPopdistEnvSet", {}), *configured("false"), ("IPUConfig.auto_select_ipus =", {"value": 1})]
     start += [*ATTACHED, ("IPUStrategy", {})]
     assert calls[: len(start)] == start
 
@@ -186,10 +200,12 @@ def test_validation_is_the_mean_over_the_whole_set(batch: Batch, standin: Instal
     stream = validation_stream(Line(), batch, place, threads=1)
     errors = 1.5 * np.arange(7)
     expected = {"loss": pytest.approx(np.mean(errors**2)), "mae": pytest.approx(np.mean(errors))}
-    assert backend.validate(training, stream, 7, batch.micro_size) == expected
+    assert backend.validate(training, Feed(stream), 7, batch.micro_size, lambda *done: None) == expected
 
 
-def test_every_replica_gets_the_samples_that_the_batch_says(standin: Install) -> None:
+def test_every_replica_gets_the_samples_that_the_batch_says(
+    standin: Install, replica_slice: Callable[..., slice]
+) -> None:
     """Gradients would not show it, since all replicas are averaged; SDK 3.0 logs the loss of the last one alone."""
     batch, place = Batch(1, 2, 3), standin("3.0", replicas=2)
     backend = IpuBackend(SETTINGS, batch, place)
@@ -197,7 +213,7 @@ def test_every_replica_gets_the_samples_that_the_batch_says(standin: Install) ->
     stream = training_stream(
         Line(), batch, place, shuffle=Shuffle(0), updates=range(1), by_replica=backend.runs_by_replica, threads=1
     )
-    training.fit(stream, epochs=1, steps_per_epoch=3, callbacks=[], verbose=0)
+    training.fit(Feed(stream), epochs=1, steps_per_epoch=3, callbacks=[])
 
     order = epoch_order(7, Shuffle(0), 0)
     mine = np.concatenate([order[replica_slice(0, step, 1, batch)] for step in range(3)])
@@ -213,8 +229,26 @@ def test_a_resumed_training_may_have_shorter_device_calls(standin: Install) -> N
         optimizer = make_optimizer(SETTINGS, batch, 1)
         training = backend.prepare(model, optimizer, MEASURES, HostEvents(1, 6, 6, 0, 0, 6))
     stream = training_stream(Line(), batch, place, shuffle=Shuffle(0), updates=range(2, 6), by_replica=False, threads=1)
-    training.fit(stream, epochs=2, steps_per_epoch=2, callbacks=[], verbose=0)
+    training.fit(Feed(stream), epochs=2, steps_per_epoch=2, callbacks=[])
     assert int(optimizer.iterations) == 4
+
+
+class Returns(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """Counts how often the device returns to the host."""
+
+    count = 0
+
+    def on_train_batch_end(self, step: int, logs: Any = None) -> None:
+        self.count += 1
+
+
+def test_after_a_resume_inside_a_device_call_the_next_ones_have_their_full_length(standin: Install) -> None:
+    batch, place = Batch(1, 1, 1), standin("3.4", replicas=1)
+    training, returns = prepared(IpuBackend(SETTINGS, batch, place), tf.keras.layers.Dense(1)), Returns()
+    for updates in (range(4, 8), range(8, 16)):
+        stream = training_stream(Line(), batch, place, shuffle=Shuffle(0), updates=updates, by_replica=False, threads=1)
+        training.fit(Feed(stream), epochs=1, steps_per_epoch=len(updates), callbacks=[returns])
+    assert returns.count == 2
 
 
 def over_hosts(act: Callable[[OverHosts, int], Any]) -> List[Any]:
@@ -241,6 +275,12 @@ def test_sums_over_hosts_keep_all_64_bits() -> None:
         assert np.array_equal(total, values[0] + values[1] + values[2])
 
 
+def test_each_instance_sees_what_the_others_give() -> None:
+    for rows in over_hosts(lambda hosts, index: hosts.rows(np.array([index, 2**40 + index]))):
+        assert rows.tolist() == [[0, 2**40], [1, 2**40 + 1], [2, 2**40 + 2]]
+
+
 def test_the_first_text_goes_to_all() -> None:
     texts = ["runs/first", "a longer one than the first", ""]
     assert over_hosts(lambda hosts, index: hosts.first(texts[index])) == 3 * ["runs/first"]
+    assert over_hosts(lambda hosts, index: texts_of(hosts, texts[index])) == 3 * [texts]

@@ -84,10 +84,11 @@ def test_the_loss_is_scaled_by_128_and_the_gradients_are_not(prepared: Any) -> N
     tf.debugging.assert_near(tf.cast(before - weight, tf.float32), tf.fill(weight.shape, 256 / (4 * 128)), atol=1e-3)
 
 
-def test_four_stages_end_where_the_splits_say(prepared: Any) -> None:
+def test_four_stages_begin_where_the_splits_say(prepared: Any) -> None:
+    """As the published application assigns them: the named layer is the first of the next stage."""
     _, training = prepared
     layers = [layer.name for layer in training.model.layers]
-    for stage, split in enumerate(["conv2_block2_out", "conv3_block1_out", "conv4_block2_out"]):
+    for stage, split in enumerate(["conv2_block2_out", "conv3_block1_out", "conv4_block2_out"], start=1):
         assert training.stages[split] == stage
-        assert training.stages[layers[layers.index(split) + 1]] == stage + 1
+        assert training.stages[layers[layers.index(split) - 1]] == stage - 1
     assert training.stages[layers[-1]] == 3

@@ -5,19 +5,31 @@ from __future__ import annotations
 import ast
 import inspect
 from pathlib import Path
-from typing import Any, Callable, List, Set, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Set, Tuple
 
 import pytest
 
 from ipulaunch.workers.backends import ipu as backend_module
 
 Install = Callable[..., Any]
-Use = Tuple[str, Tuple[str, ...], bool]
 
 SOURCES = sorted(Path(inspect.getsourcefile(backend_module) or "").parent.glob("ipu*.py"))
 REDUCTION = "tensorflow.python.ipu.gradient_accumulation.GradientAccumulationReductionMethod"
 CONFIG = "tensorflow.python.ipu.config.IPUConfig"
 OPS = "tensorflow.python.ipu.ops"
+STRATEGY = "PopDist"
+OF_THE_SDK = ("popdist", "tensorflow.python", "keras.ipu")
+TF_CONFIG = "Attribute(value=Name(id='tf'"  # tf.config, which is no IPUConfig
+# What the fields of our own Sdk are of the SDK; those that differ from SDK to SDK have a signature here.
+FIELDS = {
+    "popdist": "popdist",
+    "ipu": "tensorflow.python.ipu",
+    "pipelining_ops": f"{OPS}.pipelining_ops",
+    "image_ops": f"{OPS}.image_ops",
+    "reduction_method": REDUCTION,
+    "popdist_strategy": f"{STRATEGY}.PopDistStrategy",
+}
+OF_OUR_OWN = {"join": inspect.signature(lambda: None), "sum": inspect.signature(lambda tensor: None)}
 # Where the SDK's Keras and its Estimators hand keywords on to.
 HANDED_ON = {
     "set_pipelining_options": f"{OPS}.pipelining_ops.pipeline",
@@ -25,39 +37,57 @@ HANDED_ON = {
         "tensorflow.python.ipu.optimizers.gradient_accumulation_optimizer.GradientAccumulationOptimizerV2"
     ),
     "set_infeed_queue_options": "tensorflow.python.ipu.ipu_infeed_queue.IPUInfeedQueue",
+    "set_outfeed_queue_options": "tensorflow.python.ipu.ipu_outfeed_queue.IPUOutfeedQueue",
     "IPUPipelineEstimatorSpec": f"{OPS}.pipelining_ops.pipeline",
 }
 
 
-class Uses(ast.NodeVisitor):
-    """Every name of the SDK in a source, with the keywords it is called with and whether an SDK may lack it."""
+class Use(NamedTuple):
+    """A name of the SDK in a source, and what it is called with, if it is called."""
 
-    roots = {
-        "popdist": "popdist",
-        "ipu": "tensorflow.python.ipu",
-        "config": "IPUConfig",
-        "model": "Model",
-        "pipelining_ops": f"{OPS}.pipelining_ops",
-        "image_ops": f"{OPS}.image_ops",
-        "types": "tensorflow.python.ipu.config.DeviceConnectionType",
-        "roundings": "tensorflow.python.ipu.config.StochasticRoundingBehaviour",
-        "reduction_method": REDUCTION,
-    }
+    name: str
+    is_set: bool = False
+    is_called: bool = False
+    positional: int = 0
+    keywords: Tuple[str, ...] = ()
+    is_partial: bool = False  # *words or **words may hold more
+    is_optional: bool = False  # an SDK may lack it
+
+    def __str__(self) -> str:
+        words = [*("..." for _ in range(self.positional)), *(f"{keyword}=..." for keyword in self.keywords)]
+        return f"{self.name}({', '.join(words)})" if self.is_called else self.name
+
+
+class Uses(ast.NodeVisitor):
+    """Every name of the SDK in a source. Assignments are followed; what a call returns is not, but for IPUConfig.
+
+    `config` and `model` are what they are called, wherever they come from: `self.config`, `training.model`.
+    """
 
     def __init__(self) -> None:
         self.found: Set[Use] = set()
-        self.names = dict(self.roots)
+        self.attributes = {"sdk": "Sdk", "config": "IPUConfig", "model": "Model"}  # of what is none of the SDK's
+        self.names = {**FIELDS, **self.attributes}
         self.optional = 0
 
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.name.startswith(OF_THE_SDK):
+                self._add(alias.name)
+                first = alias.name.partition(".")[0]
+                self.names[alias.asname or first] = alias.name if alias.asname else first
+
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        if node.module and node.module.startswith("tensorflow.python"):
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                self.names[alias.name] = full
-                self.found.add((full, (), self.optional > 0))
+        for alias in node.names:
+            full = f"{node.module}.{alias.name}"
+            if full.startswith(OF_THE_SDK):
+                self._add(full)
+                self.names[alias.asname or alias.name] = full
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        outside, self.names = self.names, dict(self.names)
         self._optional_if(node.name == "_import_sdk", node)  # looks for what this SDK has
+        self.names = outside
 
     def visit_If(self, node: ast.If) -> None:
         self._optional_if("hasattr" in ast.dump(node.test), node)
@@ -67,55 +97,108 @@ class Uses(ast.NodeVisitor):
         self.generic_visit(node)
         self.optional -= condition
 
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.generic_visit(node)
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                for one, value in zip(target.elts, node.value.elts):
+                    self._bind(one, value)
+            else:
+                self._bind(target, node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.generic_visit(node)
+        if node.value is not None:
+            self._bind(node.target, node.value)
+
+    def _bind(self, target: ast.AST, value: ast.AST) -> None:
+        meant = self._full(value)
+        if isinstance(value, ast.Call):
+            meant = "IPUConfig" if self._full(value.func) == CONFIG else ""
+        if meant and isinstance(target, ast.Name):
+            self.names[target.id] = meant
+        elif meant and isinstance(target, ast.Attribute) and not self._full(target):
+            self.attributes[target.attr] = meant
+
     def visit_Call(self, node: ast.Call) -> None:
         name = self._full(node.func)
-        if name:
-            keywords = tuple(sorted(keyword.arg for keyword in node.keywords if keyword.arg))
-            self.found.add((name, keywords, self.optional > 0))
+        if "." in name:
+            words = [keyword.arg for keyword in node.keywords]
+            starred = [word for word in node.args if isinstance(word, ast.Starred)]
+            self._add(
+                name,
+                is_called=True,
+                positional=len(node.args) - len(starred),
+                keywords=tuple(sorted(word for word in words if word)),
+                is_partial=bool(starred) or None in words,
+            )
         self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         name = self._full(node)
-        if name:
-            self.found.add((name, (), self.optional > 0))
+        if "." in name:
+            self._add(name, is_set=isinstance(node.ctx, ast.Store))
         else:
             self.generic_visit(node)
 
+    def _add(self, name: str, **more: Any) -> None:
+        self.found.add(Use(name, is_optional=self.optional > 0, **more))
+
     def _full(self, node: ast.AST) -> str:
-        parts: List[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.insert(0, node.attr)
-            node = node.value
-        if "sdk" in parts:  # self.sdk.popdist.…
-            parts = parts[parts.index("sdk") + 1 :]
-        elif isinstance(node, ast.Name) and node.id != "sdk":
-            parts.insert(0, node.id)
-        if len(parts) < 2 or parts[0] not in self.names:
+        """The name in the SDK, or one of Sdk, IPUConfig and Model for the thing itself; nothing for what is not its."""
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, "")
+        if not isinstance(node, ast.Attribute) or ast.dump(node).startswith(TF_CONFIG):
             return ""
-        root, first = self.names[parts[0]], parts[1]
-        if root == "Model" and not (first.startswith("set_") or "pipeline" in first):  # the rest is plain Keras
-            return ""
-        return ".".join([root, *parts[1:]])
+        of = self._full(node.value)
+        if of == "Sdk":
+            return FIELDS.get(node.attr, f"Sdk.{node.attr}")
+        if of == "Model" and not (node.attr.startswith("set_") or "pipeline" in node.attr):
+            return ""  # the rest is plain Keras
+        return f"{of}.{node.attr}" if of else self.attributes.get(node.attr, "")
 
 
-def is_in(table: Any, name: str, keywords: Tuple[str, ...]) -> bool:
-    head, _, last = name.rpartition(".")
+def is_in(table: Any, use: Use) -> bool:
+    """Whether an SDK has this name, as what it is used for."""
+    head, _, last = use.name.rpartition(".")
+    if use.name.startswith("IPUConfig."):
+        path = use.name[len("IPUConfig.") :]
+        if use.is_set:
+            return path in table.config
+        is_there = path in table.config or any(name.startswith(path + ".") for name in table.config)
+        return takes(table.methods[CONFIG].get(path), use) or (is_there and not use.is_called)
     if head == "Model":
-        known = set(table.model_methods[last].parameters) if last in table.model_methods else None
-        if known is not None and last in HANDED_ON:
-            known |= set(table.signature_of(HANDED_ON[last]).parameters)
-        return known is not None and set(keywords) <= known
-    if name.startswith("IPUConfig."):
-        path = name[len("IPUConfig.") :]
-        return path in table.config or path in table.methods[CONFIG]
+        return takes(table.model_methods.get(last), use, table)
+    if head == STRATEGY:  # two places
+        found = [signature for name, signature in table.classes.items() if name.endswith(f".{last}")]
+        return any(takes(signature, use) for signature in found)
+    if head == "Sdk":
+        return last in OF_OUR_OWN and takes(OF_OUR_OWN[last], use)
     if head in table.enums:
-        return last in table.enums[head]
-    if name in table.functions or name in table.classes:
-        known = set(table.signature_of(name).parameters)
-        if last in HANDED_ON:
-            known |= set(table.signature_of(HANDED_ON[last]).parameters)
-        return set(keywords) <= known
-    return name in table.names or name in table.modules
+        return last in table.enums[head] and not use.is_called
+    if use.name in table.functions or use.name in table.classes:
+        return takes(table.signature_of(use.name), use, table)
+    return not use.is_called and (use.name in table.names or use.name in table.modules)
+
+
+def takes(signature: Optional[inspect.Signature], use: Use, table: Any = None) -> bool:
+    """Whether something can be called so, if it is."""
+    if signature is None or not use.is_called:
+        return signature is not None
+    last = use.name.rpartition(".")[2]
+    own = [word for word in use.keywords if word in signature.parameters]
+    handed = set(use.keywords) - set(own)
+    if last in HANDED_ON:
+        if not handed <= set(table.signature_of(HANDED_ON[last]).parameters):
+            return False
+    else:
+        own = list(use.keywords)
+    bind = signature.bind_partial if use.is_partial else signature.bind
+    try:
+        bind(*range(use.positional), **dict.fromkeys(own))
+    except TypeError:
+        return False
+    return True
 
 
 def uses_in(*texts: str) -> Set[Use]:
@@ -152,12 +235,12 @@ def test_every_name_in_the_sources_is_in_the_tables(standin: Install) -> None:
         "tensorflow.python.ipu.ipu_estimator.IPUEstimator",
         "tensorflow.python.ipu.ipu_pipeline_estimator.IPUPipelineEstimatorSpec",
         "tensorflow.python.ipu.optimizers.cross_replica_optimizer.CrossReplicaOptimizer",
-    } <= {name for name, _, _ in found}
+    } <= {use.name for use in found}
     tables = [table.Table(sdk) for sdk in table.SDKS]
-    for name, keywords, is_optional in sorted(found):
-        having = [one.sdk for one in tables if is_in(one, name, keywords)]
-        expected = having if is_optional else list(table.SDKS)
-        assert having and having == expected, f"{name}({', '.join(keywords)}) is in {having} only"
+    for use in sorted(found):
+        having = [one.sdk for one in tables if is_in(one, use)]
+        expected = having if use.is_optional else list(table.SDKS)
+        assert having and having == expected, f"{use} is in {having} only"
 
 
 def imported(path: Path) -> Set[str]:
@@ -190,9 +273,51 @@ def test_only_one_source_imports_the_sdk() -> None:
         "self.sdk.ipu.utils.reset_ipu_seed(1, identical=True)",
         "sdk.pipelining_ops.PipelineSchedule.Alternating",
         "sdk.popdist.numInstances()",
-        "ipu.config.StochasticRoundingBehaviour.MAYBE",
+        "sdk.ipu.config.StochasticRoundingBehaviour.MAYBE",
+        "self.config.nonsense = 1",
+        "config.io_tiles = 1",
+        "cfg = self.config; cfg.io_tiles.nope = 1",
+        "cfg = sdk.ipu.config.IPUConfig(); cfg.nope = 1",
+        "tiles, other = self.config.io_tiles, 1; tiles.nope = 1",
+        "self.cfg = device.config; self.cfg.nope = 1",
+        "self.model.set_pipelining_options(nope=1)",
+        "training.model.set_outfeed_queue_options(depth=1)",
+        "model.set_pipelining_options(1, [0], None, 'sum', 5)",
+        "sdk.popdist_strategy(nope=1)",
+        "sdk.popdist_strategy(1, 2, 3, 4, 5)",
+        "sdk.join(1)",
+        "sdk.nonsense()",
+        "x = ipu.utils; x.reset_ipu_seed(nope=1)",
+        "x: Any = sdk.ipu.utils; x.reset_ipu_seed(nope=1)",
+        "sdk.ipu.utils.reset_ipu_seed()",
+        "sdk.ipu.utils.reset_ipu_seed(1, 'a', 'b', True, 5)",
+        "config.configure_ipu_system('cpu', 1)",
+        "config.auto_select_ipus(1)",
+        "sdk.popdist.tensorflow.set_ipu_config(config, 1, True, 4)",
+        "import popdist.nonsense",
+        "import popdist.nonsense as fine",
+        "from popdist import nonsense",
+        "from tensorflow.python.ipu.ops import nonsense",
+        "from tensorflow.python.ipu import utils as x; x.nope()",
     ],
 )
 def test_a_name_that_no_sdk_has_is_found(text: str, standin: Install) -> None:
     table = pytest.importorskip("ipu_standin.table").Table("3.4")
-    assert not all(is_in(table, name, keywords) for name, keywords, _ in uses_in(text))
+    assert not all(is_in(table, use) for use in uses_in(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cfg = self.config; cfg.io_tiles.num_io_tiles = 1",
+        "tf.config.list_physical_devices('CPU')",
+        "self.model.fit(1, 2)",
+        "model.set_pipelining_options(1, pipeline_schedule=None, **more)",
+        "sdk.ipu.utils.reset_ipu_seed(*words)",
+        "import popdist.tensorflow",
+        "self.sdk.sum(1)",
+    ],
+)
+def test_what_the_sdk_has_is_left_alone(text: str, standin: Install) -> None:
+    table = pytest.importorskip("ipu_standin.table").Table("3.4")
+    assert all(is_in(table, use) for use in uses_in(text))

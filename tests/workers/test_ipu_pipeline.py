@@ -19,6 +19,7 @@ from ipulaunch.topology import Batch
 from ipulaunch.topology.host_events import HostEvents
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.cpu import CpuBackend
+from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.backends.ipu import IpuBackend
 from ipulaunch.workers.checkpoints import load
 from ipulaunch.workers.collective import Alone
@@ -49,12 +50,14 @@ def settings_of(workload: str, *texts: str) -> Any:
     return resolve(workload, rehearsal=True, overrides=overrides).settings
 
 
-def run(path: Path, settings: Any, place: Place, make: Callable[[Any, Batch, Place], Any]) -> Left:
+def run(
+    path: Path, settings: Any, place: Place, make: Callable[[Any, Batch, Place], Any], workload: str = "cifar10"
+) -> Left:
     training = settings.training
     batch = Batch(training.micro_batch_size, place.replicas, training.gradient_accumulation_count or 1)
     directory = RunDirectory(path)
     records = Records(directory, place.instance)
-    job, backend = Job("cifar10", "cpu", settings), make(settings, batch, place)
+    job, backend = Job(workload, "cpu", settings), make(settings, batch, place)
     stop = StopRequest(directory, place, backend.collective)
     records.done(carry_out(Instance(job, batch, place, backend, directory, records, 1, stop)))
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
@@ -132,7 +135,7 @@ def test_training_equals_the_cpu_backend(case: str, placed: Any, tmp_path: Path)
 
 
 def test_batch_statistics_follow_the_mean_of_all_micro_batches(placed: Any) -> None:
-    """Two replicas with two micro-batches each of one number: their mean enters, as often as there were steps."""
+    """Two replicas with two micro-batches each of one number: their mean enters, once for the update."""
     settings, place = settings_of("cifar10", "optimizer.learning_rate=0.0001"), placed(2)
     batch = Batch(2, 2, 2)
     backend = IpuBackend(settings, batch, place)
@@ -145,8 +148,8 @@ def test_batch_statistics_follow_the_mean_of_all_micro_batches(placed: Any) -> N
         training = backend.prepare(model, optimizer, measures, HostEvents(1, 1, 1, 0, 0, 1))
     values = np.array([1, 3, 10, 10, 4, 8, 0, 2], np.float32).reshape(4, 2, 1, 1, 1)
     stream = tf.data.Dataset.from_tensor_slices((values, np.zeros((4, 2), np.int32)))
-    training.fit(stream, epochs=1, steps_per_epoch=2, callbacks=[], verbose=0)
-    share = 1 - 0.9**2
+    training.fit(Feed(stream), epochs=1, steps_per_epoch=2, callbacks=[])
+    share = 1 - 0.9
     assert norm.moving_mean.numpy() == pytest.approx([share * np.mean([2, 10, 6, 1])])
     assert norm.moving_variance.numpy() == pytest.approx([1 + share * (np.mean([2, 0, 8, 2]) - 1)], rel=1e-3)
     assert len(optimizer.weights) == 1 + 2  # momentum for gamma and beta alone
@@ -196,8 +199,8 @@ def test_a_pipeline_validates_in_its_stages_without_stochastic_rounding(
     assert divided["gradient_accumulation_steps_per_replica"] == 4  # 3 steps, in turns of 2 x 2 stages
     (assigned,) = [given for name, given in calls[start:] if name == "Model.set_pipeline_stage_assignment"]
     stages = dict(text.split(": ") for text in assigned["pipeline_stage_assignment"])
-    assert stages["conv3_block1_post_addition_relu"] == "0"
-    assert stages["conv4_block1_layer1_conv"] == stages["validation_rows"] == "1"
+    assert stages["conv3_block1_add"] == "0"
+    assert stages["conv3_block1_post_addition_relu"] == stages["validation_rows"] == "1"
 
 
 def test_fused_preprocessing_normalises_as_the_plain_layer(placed: Any, read_calls: Any, tmp_path: Path) -> None:
@@ -227,8 +230,24 @@ def test_data_that_the_device_makes_up_never_leaves_the_host(
         assert os.environ["TF_POPLAR_FLAGS"] == wanted
         return backend
 
-    left = run(tmp_path / "run", settings, place, make)
+    left = run(tmp_path / "run", settings, place, make, workload)
     assert [row.get("loss", row.get("val_loss")) for row in left.rows] == [0.0, 0.0]
+
+
+def test_what_the_device_makes_up_can_be_compiled_alone(
+    placed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_POPLAR_FLAGS", "--executable_cache_path=/cache")
+    texts = ("data.synthetic_data=ipu", "data.side=8", "data.n_train=8", "data.n_valid=5", "device.compile_only=true")
+    overrides = [assignment(text, "--set") for text in (*texts, "model.n_conv_layers=2", "training.num_epochs=1")]
+    settings = resolve("cosmoflow", rehearsal=True, overrides=overrides).settings
+    place, batch, directory = placed(2), Batch(1, 2, 1), RunDirectory(tmp_path / "run")
+    records, backend = Records(directory, 0), IpuBackend(settings, batch, place)
+    stop = StopRequest(directory, place, backend.collective)
+    job = Job("cosmoflow", "ipu", settings)
+    summary = carry_out(Instance(job, batch, place, backend, directory, records, 1, stop))
+    records.done(summary)
+    assert summary["compiled"] == ["training", "validation"]
 
 
 def test_a_process_by_hand_takes_the_ipus_of_its_stages(standin: Install, read_calls: Any, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
+import tensorflow as tf
 
 from ipulaunch.configs.device import Device
 from ipulaunch.configs.errors import SettingsError
@@ -30,6 +31,12 @@ SPLIT = "pipeline.splits=[conv3_block1_post_addition_relu]"
 ESR, CONNECTION = "IPUConfig.floating_point_behaviour.esr =", "IPUConfig.device_connection"
 
 
+def scheduling_algorithms() -> Tuple[str, ...]:
+    (field,) = [field for field in dataclasses.fields(Device) if field.name == "scheduling_algorithm"]
+    found: Tuple[str, ...] = field.metadata["choices"]
+    return found
+
+
 def settings_of(*texts: str, workload: str = "cifar10") -> Any:
     overrides = [
         assignment(text, "--set") for text in ("data.synthetic_data=cpu", "training.deterministic=false", *texts)
@@ -38,10 +45,10 @@ def settings_of(*texts: str, workload: str = "cifar10") -> Any:
 
 
 @pytest.fixture()
-def calls_of(standin: Install, read_calls: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The calls that a backend with these settings makes until its model is ready."""
+def placed_backend(standin: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A backend with these settings in an instance of poprun's, and its model, ready for training."""
 
-    def run(*texts: str, batch: Batch = BATCH, ipus: int = 1, workload: str = "cifar10", sdk: str = "3.4") -> List[Any]:
+    def run(*texts: str, batch: Batch = BATCH, ipus: int = 1, workload: str = "cifar10", sdk: str = "3.4") -> Any:
         settings = settings_of("data.side=8", *texts, workload=workload)
         monkeypatch.chdir(tmp_path)
         for name in ("TF_POPLAR_FLAGS", "POPLAR_ENGINE_OPTIONS"):
@@ -50,7 +57,17 @@ def calls_of(standin: Install, read_calls: Any, tmp_path: Path, monkeypatch: pyt
         backend = IpuBackend(settings, batch, standin(sdk, replicas=batch.replicas))
         with backend.scope():
             model, optimizer = build_model(network_of(settings), backend.dropout), make_optimizer(settings, batch, 1)
-            backend.prepare(model, optimizer, measures_of(settings), HostEvents(1, 3, 3, 0, 0, 3))
+            return backend, backend.prepare(model, optimizer, measures_of(settings), HostEvents(1, 3, 3, 0, 0, 3))
+
+    return run
+
+
+@pytest.fixture()
+def calls_of(placed_backend: Any, read_calls: Any, tmp_path: Path) -> Any:
+    """The calls that a backend with these settings makes until its model is ready."""
+
+    def run(*texts: str, **more: Any) -> List[Any]:
+        placed_backend(*texts, **more)
         found: List[Any] = read_calls(tmp_path / "calls.jsonl", 0)
         return found
 
@@ -62,7 +79,24 @@ def value(shown: Any) -> Dict[str, Any]:
 
 
 def options(**words: str) -> Any:
-    return value({**words, "gatherConvOutput": "false"})
+    return value({"gatherConvOutput": "false", "enableConvDithering": "false", **words})
+
+
+@pytest.mark.parametrize(("rounding", "are_alike"), [("on", False), ("ri", True)])
+def test_instances_draw_apart_unless_they_round_alike_and_a_resumed_training_draws_on(
+    rounding: str, are_alike: bool, placed_backend: Any, read_calls: Any, tmp_path: Path
+) -> None:
+    backend, _ = placed_backend(f"device.stochastic_rounding={rounding}")
+    device = backend.device
+    device.begin_after(60)
+    device.begin_after(60)  # as it does already
+    device.place = device.place._replace(instance=1)
+    device.begin_after(61)
+    device.begin_after(60)
+    calls = read_calls(tmp_path / "calls.jsonl", 0)
+    start, first, _, second = (given["seed"] for name, given in calls if name.endswith("reset_ipu_seed"))
+    assert start != first
+    assert (first == second) == are_alike
 
 
 # What is set, and the call that it makes; all that is in Device is in one of them.
@@ -97,7 +131,7 @@ MAPPED = [
     (
         "internal_exchange_optimisation_target=memory",
         "IPUConfig.compilation_poplar_options =",
-        value({"target.deterministicWorkers": "false", "opt.internalExchangeOptimisationTarget": "memory"}),
+        value({"target.deterministicWorkers": "portable", "opt.internalExchangeOptimisationTarget": "memory"}),
     ),
     (
         "max_cross_replica_sum_buffer_size=52428800",
@@ -106,10 +140,17 @@ MAPPED = [
     ),
     ("max_reduce_many_buffer_size=216", "IPUConfig.optimizations.maximum_reduce_many_buffer_size =", value(216)),
     ("min_remote_tensor_size=64", "IPUConfig.optimizations.minimum_remote_tensor_size =", value(64)),
-    ("gather_conv_output=true", "IPUConfig.convolutions.poplar_options =", value({"gatherConvOutput": "true"})),
+    ("gather_conv_output=true", "IPUConfig.convolutions.poplar_options =", options(gatherConvOutput="true")),
+    ("conv_dithering=true", "IPUConfig.convolutions.poplar_options =", options(enableConvDithering="true")),
+    ("fp_exceptions=true", "IPUConfig.floating_point_behaviour.inv =", value(True)),
+    ("fp_exceptions=true", "IPUConfig.floating_point_behaviour.div0 =", value(True)),
+    ("fp_exceptions=true", "IPUConfig.floating_point_behaviour.oflo =", value(True)),
+    ("nanoo=true", "IPUConfig.floating_point_behaviour.nanoo =", value(True)),
+    ("scheduling_algorithm=CLUSTERING", "IPUConfig.scheduling.algorithm =", value("SchedulingAlgorithm.CLUSTERING")),
     ("io_tiles=32", "IPUConfig.io_tiles.num_io_tiles =", value(32)),
     ("io_tiles=32", "IPUConfig.io_tiles.place_ops_on_io_tiles =", value(True)),
     ("prefetch_depth=5", "Model.set_infeed_queue_options", {"kwargs": {"prefetch_depth": 5}}),
+    ("outfeed_depth=4", "Model.set_outfeed_queue_options", {"kwargs": {"buffer_depth": 4}}),
     ("connection=on_demand", f"{CONNECTION}.type =", value("DeviceConnectionType.ON_DEMAND")),
     ("connection=on_demand", f"{CONNECTION}.enable_remote_buffers =", value(True)),
     (
@@ -122,7 +163,7 @@ MAPPED = [
         },
     ),
 ]
-ELSEWHERE = {"recomputation", "profile", "fused_preprocessing"}  # each has a test of its own
+ELSEWHERE = {"recomputation", "profile", "fused_preprocessing", "compile_only"}  # each has a test of its own
 
 
 @pytest.mark.parametrize(("text", "call", "given"), MAPPED, ids=[f"{row[0]} {row[1]}" for row in MAPPED])
@@ -158,16 +199,39 @@ def test_a_pipeline_gets_its_mapping_its_memory_and_recomputation(sdk: str, call
     }
 
 
-def test_several_instances_and_repeatable_runs_lay_workers_out_alike(calls_of: Any) -> None:
-    portable = ("IPUConfig.compilation_poplar_options =", value({"target.deterministicWorkers": "portable"}))
-    found = calls_of("training.deterministic=true")
-    assert portable in found
-    assert ("IPUConfig.experimental.enable_prng_stability =", value(True)) in found
+@pytest.mark.parametrize("algorithm", list(scheduling_algorithms()))
+def test_a_scheduling_algorithm_has_its_name_in_the_sdk(algorithm: str, calls_of: Any) -> None:
+    given = value(f"SchedulingAlgorithm.{algorithm}")
+    assert ("IPUConfig.scheduling.algorithm =", given) in calls_of(f"device.scheduling_algorithm={algorithm}")
 
 
-def test_pre_compile_attaches_nothing(calls_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("is_placed", "deterministic", "workers"),
+    [(True, "false", "portable"), (False, "true", "portable"), (False, "false", "false")],
+)
+def test_instances_and_repeatable_runs_lay_workers_out_alike(
+    is_placed: bool, deterministic: str, workers: str, standin: Install, read_calls: Any, tmp_path: Path
+) -> None:
+    """As the published application: whatever poprun has started, also alone, and whatever is to be repeated."""
+    replicas = 2 if is_placed else 1
+    place = standin("3.4", replicas=2) if is_placed else standin("3.4")
+    IpuBackend(settings_of(f"training.deterministic={deterministic}"), Batch(1, replicas, 1), place)
+    found = read_calls(tmp_path / "calls.jsonl", 0)
+    assert ("IPUConfig.compilation_poplar_options =", value({"target.deterministicWorkers": workers})) in found
+    assert ("IPUConfig.experimental.enable_prng_stability =", value(deterministic == "true")) in found
+
+
+def test_the_outfeed_of_validation_is_as_deep(placed_backend: Any, read_calls: Any, tmp_path: Path) -> None:
+    backend, training = placed_backend("device.outfeed_depth=4")
+    specs = (None, tf.TensorSpec((1,), tf.int32), tf.TensorSpec((1,), tf.float32))
+    backend._validator(training, specs, 1, 1)
+    found = read_calls(tmp_path / "calls.jsonl", 0)
+    assert found.count(("Model.set_outfeed_queue_options", {"kwargs": {"buffer_depth": 4}})) == 2
+
+
+def test_compiling_alone_attaches_nothing(calls_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_POPLAR_FLAGS", "--executable_cache_path=/cache")
-    found = calls_of("device.connection=pre_compile")
+    found = calls_of("device.compile_only=true")
     assert ("popdist.isPopdistEnvSet", {}) in found
     assert [(name, given) for name, given in found if name.startswith(CONNECTION)] == [
         (f"{CONNECTION}.version =", value("ipu2")),
@@ -206,10 +270,11 @@ REFUSED = [
     (("device.optimizer_state_offloading=true",), {"batch": Batch(1, 2, 1)}, "accumulation is 1"),
     (("device.distributed_norm_replicas=4",), {}, "groups of 4 replicas, and there are 2"),
     (("device.distributed_norm_replicas=2", "device.io_tiles=8"), {}, "8 tiles for input and output"),
+    (("device.outfeed_depth=4", "estimator.api=estimator"), {"batch": Batch(1, 1, 1)}, "Estimators take none"),
     (("device.fused_preprocessing=true", "data.host_preprocess=true"), {}, "and the host normalises"),
     (("device.fused_preprocessing=true",), {"workload": "cosmoflow"}, "there are no images"),
     (("device.fused_preprocessing=true",), {"workload": "mnist"}, "3 colours, and these have 1"),
-    (("device.connection=pre_compile",), {}, "keeps what it compiles nowhere"),
+    (("device.compile_only=true",), {}, "has no place to keep what it compiles"),
     ((), {"ipus": 2}, "2 IPUs per replica, and the model is not divided"),
     ((SPLIT,), {"ipus": 4}, "4 IPUs per replica, and the 2 pipeline stages take 2"),
     ((SPLIT,), {"ipus": 2, "batch": Batch(1, 2, 6)}, "the Grouped schedule takes a multiple of 4"),

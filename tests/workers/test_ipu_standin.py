@@ -118,6 +118,14 @@ def stage_options(**options: Any) -> Any:
     return module("tensorflow.python.ipu.ops.pipelining_ops").PipelineStageOptions(**options)
 
 
+def memory(share: str) -> Any:
+    return {"availableMemoryProportion": share}
+
+
+def workers(layout: str) -> Any:
+    return {"target.deterministicWorkers": layout}
+
+
 def divided_after_compile() -> None:
     pipelined().set_pipelining_options(gradient_accumulation_steps_per_replica=4)
 
@@ -148,6 +156,10 @@ MISTAKES = [
     ("3.4", "a whole number is no share", lambda: assign("io_tiles.available_memory_proportion", 1), TypeError),
     ("3.4", "unknown option of Poplar", lambda: configure_with(compilation_poplar_options={"fast": "1"}), ValueError),
     ("3.4", "options are words", lambda: configure_with(matmuls__poplar_options={"partialsType": 16}), TypeError),
+    ("3.4", "partials in 8 bits", lambda: configure_with(matmuls__poplar_options={"partialsType": "char"}), ValueError),
+    ("3.4", "more than all memory", lambda: configure_with(matmuls__poplar_options=memory("1.5")), ValueError),
+    ("3.4", "per cent of memory", lambda: stage_options(convolution_options=memory("15 %")), ValueError),
+    ("3.4", "workers laid out anyhow", lambda: configure_with(compilation_poplar_options=workers("yes")), ValueError),
     ("3.4", "no tiles to place on", lambda: configure_with(io_tiles__place_ops_on_io_tiles=True), ValueError),
     ("3.4", "two selections", lambda: configure_with(select_ipus=1), ValueError),
     ("3.4", "nothing to compile for", lambda: pre_compiled(""), ValueError),
@@ -167,6 +179,13 @@ MISTAKES = [
     ("3.4", "no 16-bit feeds", lambda: scoped_model().fit(data(1, np.int16), verbose=0), TypeError),
     ("3.4", "more than there is", lambda: scoped_model().fit(data(2), steps_per_epoch=3, verbose=0), ValueError),
     ("3.4", "unknown feed option", lambda: scoped_model().set_infeed_queue_options(depth=2), TypeError),
+    ("3.4", "no depth", lambda: scoped_model().set_infeed_queue_options(prefetch_depth=0), ValueError),
+    ("3.4", "a depth is a number", lambda: scoped_model().set_infeed_queue_options(prefetch_depth="2"), ValueError),
+    ("3.4", "unknown outfeed option", lambda: scoped_model().set_outfeed_queue_options(depth=2), TypeError),
+    ("3.4", "no outfeed depth", lambda: scoped_model().set_outfeed_queue_options(buffer_depth=0), ValueError),
+    ("3.4", "the outfeed is Keras's", lambda: scoped_model().set_outfeed_queue_options(outfeed_mode=None), ValueError),
+    ("3.4", "offloading by word", lambda: accumulated(1, offload_weight_update_variables="true"), TypeError),
+    ("3.4", "offloading by number", lambda: pipelined(offload_activations=1), TypeError),
     ("3.4", "a layer without a stage", lambda: assigned([0, 0, 1, None]), ValueError),
     ("3.4", "a layer left out", lambda: assigned([0, 0, 1]), ValueError),
     ("3.4", "an empty stage", lambda: assigned([0, 0, 2, 2]), ValueError),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from ipulaunch.configs.images import MODELS, ImageData, ImageModel, ImageSetting
 from ipulaunch.topology.network import Network, costs, shapes
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.builder import Builder
-from ipulaunch.topology.splits import split_points
+from ipulaunch.topology.splits import split_points, stage_ends
 from ipulaunch.workers.models.build import build_model, stage_models
 
 
@@ -65,25 +65,69 @@ def test_shapes_and_parameters_are_those_of_keras(name: str) -> None:
     assert model.name == network.name
 
 
-def test_resnet50_is_the_one_of_keras() -> None:
-    def described(model: Any) -> Dict[str, Tuple[Any, ...]]:
-        return {
-            layer.name: (type(layer).__name__, tuple(layer.output.shape), layer.count_params(), _sources(layer))
-            for layer in model.layers
-            if layer.name not in ("image", "normalise")
-        }
+class Described(NamedTuple):
+    """What a layer of a Keras model is."""
 
-    def _sources(layer: Any) -> List[str]:
-        return [] if layer.name in (first, "conv1_pad") else [read.name.split("/")[0] for read in _read(layer)]
+    kind: str
+    shape: Tuple[int, ...]
+    parameters: int
+    sources: List[str]
+    strides: Any
 
-    def _read(layer: Any) -> List[Any]:
-        return layer.input if isinstance(layer.input, list) else [layer.input]
 
-    theirs = tf.keras.applications.ResNet50(weights=None, input_shape=(224, 224, 3))
-    first = theirs.layers[0].name
-    expected = described(theirs)
-    expected.pop(first)
-    assert described(build_model(image_network("resnet50", 224, 1000), dropout)) == expected
+def described(model: Any) -> Dict[str, Described]:
+    """The layers behind the normalised pixels."""
+
+    def sources(layer: Any) -> List[str]:
+        read = layer.input if isinstance(layer.input, list) else [layer.input]
+        return [] if layer.name == "conv1_pad" else [tensor.name.split("/")[0] for tensor in read]
+
+    layers = model.layers[[layer.name for layer in model.layers].index("conv1_pad") :]
+    return {
+        layer.name: Described(
+            *(type(layer).__name__, tuple(layer.output.shape[1:]), layer.count_params(), sources(layer)),
+            getattr(layer, "strides", None),
+        )
+        for layer in layers
+    }
+
+
+def published(theirs: Dict[str, Described]) -> Dict[str, Described]:
+    """The ResNet-50 of Keras without biases in its convolutions, and with strides in the second of a block."""
+    found = {
+        name: layer._replace(parameters=layer.parameters - layer.shape[-1]) if layer.kind == "Conv2D" else layer
+        for name, layer in theirs.items()
+    }
+    for block, side in (("conv3_block1", 56), ("conv4_block1", 28), ("conv5_block1", 14)):
+        for name in (f"{block}_1_conv", f"{block}_1_bn", f"{block}_1_relu"):
+            found[name] = found[name]._replace(shape=(side, side, found[name].shape[-1]))
+        assert (found[f"{block}_1_conv"].strides, found[f"{block}_2_conv"].strides) == ((2, 2), (1, 1))
+        found[f"{block}_1_conv"] = found[f"{block}_1_conv"]._replace(strides=(1, 1))
+        found[f"{block}_2_conv"] = found[f"{block}_2_conv"]._replace(strides=(2, 2))
+    return found
+
+
+def test_resnet50_is_the_one_of_keras_without_biases_and_with_later_strides() -> None:
+    theirs = described(tf.keras.applications.ResNet50(weights=None, input_shape=(224, 224, 3)))
+    assert described(build_model(image_network("resnet50", 224, 1000), dropout)) == published(theirs)
+
+
+def test_blocks_that_add_to_their_input_give_it_back_before_training() -> None:
+    """Their last norm multiplies by 0, so what comes out is what went in."""
+    network = image_network("resnet50")
+    model = build_model(network, dropout)
+    for block in ("conv2_block2", "conv4_block6"):
+        (before, _) = next(layer for layer in network.layers if layer.name == f"{block}_add").inputs
+        both = tf.keras.Model(model.input, [model.get_layer(name).output for name in (before, f"{block}_out")])
+        given, result = both(samples(network), training=True)
+        assert np.array_equal(given, result) and np.any(given)
+    gammas = {layer.name: layer.gamma.numpy() for layer in model.layers if layer.name.endswith("_bn")}
+    assert {name for name, gamma in gammas.items() if not gamma.any()} == {
+        f"conv{stack}_block{number}_3_bn"
+        for stack, blocks in ((2, 3), (3, 4), (4, 6), (5, 3))
+        for number in range(2, blocks + 1)
+    }
+    assert all(gamma.any() == gamma.all() for gamma in gammas.values())
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -108,8 +152,9 @@ def test_stages_one_after_the_other_are_the_model(name: str, policy: str) -> Non
     model = build_model(network, dropout, half_volume_pools=False)
     points = split_points(network)
     for splits in (points[:1], points[::3], points):
-        stages = stage_models(model, splits)
-        assert [stage.layers[-1].name for stage in stages] == [*splits, network.layers[-1].name]
+        ends = stage_ends(network, splits)
+        stages = stage_models(model, ends)
+        assert [stage.layers[-1].name for stage in stages] == [*ends, network.layers[-1].name]
         values = samples(network)
         for stage in stages:
             values = stage(values, training=False)
@@ -129,13 +174,32 @@ def test_the_backend_makes_the_dropout_layers() -> None:
     assert made == [("flatten_dropout", 0.125), ("fc1_dropout", 0.125)]
 
 
-def test_residual_networks_start_from_he_normal_and_others_from_glorot() -> None:
-    def initializers(name: str) -> set:
+def test_where_weights_start() -> None:
+    def initializers(name: str) -> Dict[str, str]:
         layers = build_model(NETWORKS[name], dropout).layers
-        return {type(layer.kernel_initializer).__name__ for layer in layers if "Conv" in type(layer).__name__}
+        return {
+            layer.name: type(layer.kernel_initializer).__name__ for layer in layers if "Conv" in type(layer).__name__
+        }
 
-    assert initializers("cifar_resnet8") == {"HeNormal"}
-    assert initializers("mnist_cnn") == initializers("cosmoflow") == {"GlorotUniform"}
+    assert set(initializers("cifar_resnet8").values()) == {"VarianceScaling"}
+    assert set(initializers("mnist_cnn").values()) == set(initializers("cosmoflow").values()) == {"GlorotUniform"}
+    found = initializers("resnet18")
+    assert found.pop("conv1_conv") == "GlorotUniform"  # the stem is made by Keras applications
+    assert set(found.values()) == {"VarianceScaling"}
+
+
+def test_residual_weights_start_as_a_truncated_normal_of_their_inputs() -> None:
+    model = build_model(NETWORKS["cifar_resnet8"], dropout)
+    layer = model.get_layer("conv4_block1_layer2_conv")
+    settings = layer.kernel_initializer.get_config()
+    assert {name: settings[name] for name in ("scale", "mode", "distribution")} == {
+        "scale": 1.0,
+        "mode": "fan_in",
+        "distribution": "truncated_normal",
+    }
+    values = layer.kernel.numpy()
+    assert values.std() == pytest.approx((1 / (3 * 3 * 64)) ** 0.5, rel=0.05)
+    assert abs(values).max() <= 2 / 0.87962566 * (1 / (3 * 3 * 64)) ** 0.5 * 1.0001
 
 
 def test_pools_have_their_windows_and_volumes_can_be_padded() -> None:

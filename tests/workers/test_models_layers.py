@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from ipulaunch.data_pipeline.normalise import density
-from ipulaunch.workers.models.layers import CountsToDensity, GroupNorm, Normalise, Scale
+from ipulaunch.workers.models.layers import CountsToDensity, Downsample, GroupNorm, Normalise, Scale
 
 pytestmark = pytest.mark.core
 
@@ -54,11 +54,26 @@ def test_groups_are_scaled_and_shifted_by_channel() -> None:
     np.testing.assert_allclose(layer(values), [[[[8, 23]]]], rtol=1e-6)
 
 
+def test_groups_can_start_from_0() -> None:
+    layer = GroupNorm(1, 0.0, "gn", gamma="zeros")
+    assert layer(np.array([[[[1.0, 3.0]]]], np.float32)).numpy().tolist() == [[[[0.0, 0.0]]]]
+    assert [weight.numpy().tolist() for weight in layer.trainable_weights] == [[0.0, 0.0], [0.0, 0.0]]
+
+
 def test_large_groups_keep_their_statistics_in_16_bits(half: None) -> None:
     values = np.random.RandomState(0).normal(0, 1000, (1, 64, 64, 4)).astype(np.float16)
     normal = GroupNorm(1, 1e-5, "gn")(values)
     assert normal.dtype == tf.float16
     assert np.std(tf.cast(normal, tf.float32)) == pytest.approx(1, rel=1e-2)
+
+
+def test_downsampling_takes_every_second_pixel_and_adds_channels_of_zeros() -> None:
+    pixels = np.arange(1, 10, dtype=np.float32).reshape(1, 3, 3, 1)
+    layer = Downsample(name="shortcut")
+    assert layer(pixels).numpy().tolist() == [[[[1, 0], [3, 0]], [[7, 0], [9, 0]]]]
+    assert layer.weights == []
+    volume = np.arange(1, 9, dtype=np.float32).reshape(1, 2, 2, 2, 1)
+    assert Downsample(name="shortcut")(volume).numpy().tolist() == [[[[[1, 0]]]]]
 
 
 def test_scale_multiplies() -> None:

@@ -43,10 +43,8 @@ def expected(settings: Schedule) -> List[float]:
     decay = (settings.epochs_to_total_decay or EPOCHS - settings.warmup_epochs * shifted) * UPDATES
     for update in range(EPOCHS * UPDATES):
         step = update // UPDATES * UPDATES if settings.staircase else update
-        if shifted:
-            share = step / warmup if step < warmup else shape(settings, step - warmup, decay)
-        else:
-            share = shape(settings, step, decay) * ((step + 1) / (warmup + 1) if step < warmup else 1)
+        share = shape(settings, max(step - warmup, 0) if shifted else step, decay)
+        share *= (step + 1) / (warmup + 1) if step < warmup else 1
         found.append(RATE * share)
     return found
 
@@ -71,6 +69,62 @@ def test_a_whole_training_is_as_defined(about: Any, warmup_mode: str, warmup_epo
     np.testing.assert_allclose(rates(schedule), expected(settings), rtol=2e-6, atol=1e-9)
 
 
+# Worked out by hand: epochs of 4 updates, a rate of 2.
+BY_HAND = {
+    "shift, const": (
+        {"name": "const", "warmup_mode": "shift", "warmup_epochs": 1.0},
+        [0.4, 0.8, 1.2, 1.6, 2.0, 2.0, 2.0],
+    ),
+    "shift, const, staircase": (
+        {"name": "const", "warmup_mode": "shift", "warmup_epochs": 2.0, "staircase": True},
+        [0.2222222, 0.2222222, 0.2222222, 0.2222222, 1.1111111, 1.1111111, 1.1111111, 1.1111111, 2.0, 2.0],
+    ),
+    "shift, line": (
+        {"name": "polynomial", "epochs_to_total_decay": 2.0, "warmup_mode": "shift", "warmup_epochs": 1.0},
+        [0.4, 0.8, 1.2, 1.6, 2.0, 1.75, 1.5, 1.25, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0],
+    ),
+    "shift, cosine": (
+        {"name": "cosine", "epochs_to_total_decay": 1.0, "warmup_mode": "shift", "warmup_epochs": 1.0},
+        [0.4, 0.8, 1.2, 1.6, 2.0, 1.7071068, 1.0, 0.2928932, 0.0, 0.0],
+    ),
+    "shift, half an epoch, steps": (
+        {"name": "stepped", "boundaries": (1.0, 2.0), "factors": (0.25, 0.125), "warmup_epochs": 0.5},
+        [0.6666667, 1.3333333, 2.0, 2.0, 2.0, 2.0, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25],
+    ),
+    "mask, line": (
+        {"name": "polynomial", "epochs_to_total_decay": 2.0, "warmup_mode": "mask", "warmup_epochs": 1.0},
+        [0.4, 0.7, 0.9, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0],
+    ),
+    "mask, steps": (
+        {
+            "name": "stepped",
+            "boundaries": (1.0, 2.0),
+            "factors": (0.25, 0.125),
+            "warmup_mode": "mask",
+            "warmup_epochs": 0.5,
+        },
+        [0.6666667, 1.3333333, 2.0, 2.0, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BY_HAND)
+def test_rates_are_those_worked_out_by_hand(case: str) -> None:
+    about, expected = BY_HAND[case]
+    found = rates(learning_rate(Schedule(**about), 2.0, 4, 5), len(expected))
+    np.testing.assert_allclose(found, expected, atol=2e-7)
+
+
+def test_the_published_staircase_trains_in_its_first_epoch() -> None:
+    """The preset of the global batch 16k: 78 updates an epoch, a peak of 2, and 1/391, 79/391, ... of it before."""
+    settings = Schedule("cosine", epochs_to_total_decay=95.0, warmup_epochs=5.0, staircase=True)
+    found = rates(learning_rate(settings, 0.0001220703125 * 16384, 78, 100), 78 * 100)
+    epochs = found.reshape(100, 78)
+    assert (epochs == epochs[:, :1]).all()
+    first = [0.00511509, 0.40409207, 0.80306905, 1.20204604, 1.60102302, 2.0, 1.99945329]
+    np.testing.assert_allclose(epochs[:7, 0], first, rtol=1e-6)
+
+
 def test_a_rate_that_never_changes_is_a_number() -> None:
     assert learning_rate(Schedule(), RATE, UPDATES, EPOCHS) == RATE
     assert isinstance(learning_rate(Schedule(warmup_epochs=1.0), RATE, UPDATES, EPOCHS), RateOverTime)
@@ -80,7 +134,7 @@ def test_the_published_rate_per_sample_gives_a_peak_of_1() -> None:
     updates, epochs = 1281167 // 8192, 100
     settings = Schedule("cosine", epochs_to_total_decay=95.0, warmup_epochs=5.0)
     found = rates(learning_rate(settings, 0.0001220703125 * 8192, updates, epochs), updates * epochs + 10)
-    assert found[0] == 0.0
+    assert found[0] == pytest.approx(1 / 781)  # 5 x 156 updates of warm-up
     assert found.max() == found[5 * updates] == 1.0
     assert (np.diff(found[: 5 * updates + 1]) > 0).all()
     assert (np.diff(found[5 * updates :]) <= 0).all()

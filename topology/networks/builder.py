@@ -53,11 +53,15 @@ class Builder:
         """Zeros around the edges."""
         return self._layer("pad", name, x, width=width)
 
-    def batch_norm(self, name: str, x: str, momentum: float, epsilon: float) -> str:
-        return self._layer("batch_norm", name, x, momentum=momentum, epsilon=epsilon)
+    def batch_norm(self, name: str, x: str, momentum: float, epsilon: float, gamma: str = "ones") -> str:
+        return self._layer("batch_norm", name, x, momentum=momentum, epsilon=epsilon, gamma=gamma)
 
-    def group_norm(self, name: str, x: str, groups: int, epsilon: float) -> str:
-        return self._layer("group_norm", name, x, groups=groups, epsilon=epsilon)
+    def group_norm(self, name: str, x: str, groups: int, epsilon: float, gamma: str = "ones") -> str:
+        return self._layer("group_norm", name, x, groups=groups, epsilon=epsilon, gamma=gamma)
+
+    def downsample(self, name: str, x: str) -> str:
+        """Every second pixel along each side, and behind the channels as many of zeros."""
+        return self._layer("downsample", name, x)
 
     def activation(self, name: str, x: str, function: str) -> str:
         return self._layer("activation", name, x, function=function)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, Union
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.topology.network import Network, shapes
@@ -22,6 +23,8 @@ _MAKERS: Dict[str, Tuple[str, str]] = {
     "mnist_cnn": ("mnist_cnn", "mnist_cnn"),
 }
 
+_ASIDE = ("dtype", "gamma", "initializer", "momentum", "rate")  # how inputs arrive, and what only training knows
+
 
 def network_of(settings: Union[CosmoflowSettings, ImageSettings]) -> Network:
     """The network of these settings; refuses one that they leave nothing of, and settings that it has no use for."""
@@ -32,6 +35,16 @@ def network_of(settings: Union[CosmoflowSettings, ImageSettings]) -> Network:
         _check_use(network, settings.model)
     shapes(network)
     return network
+
+
+def computed_by(settings: Any) -> List[Any]:
+    """What the network computes with given weights, from samples as the set has them, whoever normalises these."""
+    data = dataclasses.replace(settings.data, host_preprocess=False)
+    network = network_of(dataclasses.replace(settings, data=data))
+    return [
+        (*layer[:3], sorted((name, value) for name, value in layer.options.items() if name not in _ASIDE))
+        for layer in network.layers
+    ]
 
 
 def _check_use(network: Network, model: Any) -> None:

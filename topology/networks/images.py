@@ -6,6 +6,8 @@ from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.images import ImageModel, ImageSettings
 from ipulaunch.topology.networks.builder import Builder
 
+_EPSILON = 1.001e-5  # of Keras applications, and of all norms of the published networks
+
 
 def pixels(net: Builder, settings: ImageSettings) -> str:
     """The input, normalised here unless the host does it."""
@@ -14,14 +16,19 @@ def pixels(net: Builder, settings: ImageSettings) -> str:
     return image if data.host_preprocess else net.normalise("normalise", image, data.mean, data.std)
 
 
-def norm(net: Builder, prefix: str, x: str, channels: int, model: ImageModel, epsilon: float) -> str:
+def conv(net: Builder, name: str, x: str, channels: int, kernel: int, strides: int = 1) -> str:
+    """A convolution of the residual networks; the norm behind it makes a bias useless."""
+    return net.conv(name, x, channels, kernel, strides, bias=False, initializer="variance_scaling")
+
+
+def norm(net: Builder, prefix: str, x: str, channels: int, model: ImageModel, gamma: str = "ones") -> str:
     """The chosen norm of so many channels: `..._bn` over the batch, `..._gn` over groups of channels."""
     if model.norm_layer == "batch_norm":
-        return net.batch_norm(f"{prefix}_bn", x, model.norm_momentum, epsilon)
+        return net.batch_norm(f"{prefix}_bn", x, model.norm_momentum, _EPSILON, gamma)
     groups = min(model.norm_groups, channels)
     if channels % groups:
         raise SettingsError(
             f"{prefix}_gn of {model.name} has {channels} channels, which {groups} groups do not divide",
             hint="use model.norm_groups=32 or another power of 2",
         )
-    return net.group_norm(f"{prefix}_gn", x, groups, epsilon)
+    return net.group_norm(f"{prefix}_gn", x, groups, _EPSILON, gamma)

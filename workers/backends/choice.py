@@ -18,8 +18,10 @@ except ImportError as missing:
         hint="pip install 'ipulaunch[cpu]', or enable the Poplar SDK and install its TensorFlow",
     ) from missing
 
+from ipulaunch.workers.backends.interface import Backend
 
-def make_backend(job: Job, batch: Batch, place: Place) -> Any:
+
+def make_backend(job: Job, batch: Batch, place: Place) -> Backend[Any]:
     """The backend of this instance, joined with the other instances."""
     if job.backend == "ipu":
         from ipulaunch.workers.backends.ipu import IpuBackend

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, ContextManager, Dict, Optional, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.configs.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.topology.host_events import HostEvents
+from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.splits import stage_ends
 from ipulaunch.workers.backends.draws import DrawPosition, PositionedDropout
+from ipulaunch.workers.backends.interface import Backend, Feed, Maker, Progress
 from ipulaunch.workers.backends.replicated import ReplicatedModel
 from ipulaunch.workers.backends.stages import Stages
+from ipulaunch.workers.collective import Collective
 from ipulaunch.workers.loss_scaling import LossScaling
 from ipulaunch.workers.measures import Measure
 from ipulaunch.workers.models.build import stage_models
 
 
-class CpuBackend:
+class CpuBackend(Backend[ReplicatedModel]):
     """Builds, trains and validates a model on the CPUs of this instance."""
 
     runs_by_replica = True
     steps_per_update = 1  # Keras counts our train function, which makes a whole update
 
-    def __init__(self, settings: WorkloadSettings, batch: Batch, place: Place, collective: Any) -> None:
-        self.settings, self.batch, self.place, self.collective = settings, batch, place, collective
+    def __init__(self, settings: Any, batch: Batch, place: Place, collective: Collective) -> None:
+        super().__init__(settings, batch, place, collective)
         self.position = DrawPosition(settings.training.seed)
+        self.sums: Dict[Any, Any] = {}  # what validation calls for a micro-batch, by model and feed
 
     def scope(self) -> ContextManager[None]:
         """Models are made inside it."""
@@ -44,7 +49,9 @@ class CpuBackend:
         for weight in model.weights:
             value = weight.numpy()
             weight.assign(self.collective.sum(value if self.place.instance == 0 else np.zeros_like(value)))
-        stages = Stages(stage_models(model, self.settings.pipeline.splits), model.trainable_variables)
+        splits = self.settings.pipeline.splits
+        ends = stage_ends(network_of(self.settings), splits) if splits else ()
+        stages = Stages(stage_models(model, ends), model.trainable_variables)
         scaling = LossScaling(self.settings.optimizer.loss_scaling, self.settings.optimizer.auto_loss_scaling)
         replicated = ReplicatedModel(
             model, stages, measures, scaling, self.batch, self.place, self.collective, self.position
@@ -53,7 +60,7 @@ class CpuBackend:
         return replicated
 
     def validate(
-        self, model: ReplicatedModel, stream: tf.data.Dataset, samples: int, micro_size: int
+        self, model: ReplicatedModel, feed: Feed, samples: int, micro_size: int, progress: Progress
     ) -> Dict[str, float]:
         """The measures over the whole set: the same to the last bit for any number of instances.
 
@@ -63,15 +70,19 @@ class CpuBackend:
         steps = -(-samples // (micro_size * self.batch.replicas))
         table = np.zeros((steps, self.batch.replicas, len(model.measures) + 1))
         local, first = self.place.local_replicas, self.place.first_replica
-        for index, (inputs, targets, weights) in enumerate(stream):
-            table[index // local, first + index % local] = self._sums(model, inputs, targets, weights)
+        if (model, feed.make) not in self.sums:
+            self.sums[model, feed.make] = tf.function(functools.partial(_sums, model, feed.make))
+        for index, (inputs, targets, weights) in enumerate(feed.stream):
+            table[index // local, first + index % local] = self.sums[model, feed.make](inputs, targets, weights)
+            progress(index + 1, steps * local)
         totals = self.collective.sum(table).sum(axis=(0, 1))
         return {measure.name: float(totals[i] / totals[-1]) for i, measure in enumerate(model.measures)}
 
-    @tf.function  # type: ignore[untyped-decorator]
-    def _sums(self, model: ReplicatedModel, inputs: Any, targets: Any, weights: Any) -> Any:
-        if model.make is not None:
-            inputs, targets = model.make(inputs)
-        outputs = model.stages.outputs(inputs)
-        values = [tf.cast(measure.of(targets, outputs) * weights, tf.float64) for measure in model.measures]
-        return tf.stack([tf.reduce_sum(value) for value in values] + [tf.reduce_sum(tf.cast(weights, tf.float64))])
+
+def _sums(model: ReplicatedModel, make: Optional[Maker], inputs: Any, targets: Any, weights: Any) -> Any:
+    """The measures of a micro-batch, summed, and then the sum of its weights."""
+    if make is not None:
+        inputs, targets = make(inputs)
+    outputs = model.stages.outputs(inputs)
+    values = [tf.cast(measure.of(targets, outputs) * weights, tf.float64) for measure in model.measures]
+    return tf.stack([tf.reduce_sum(value) for value in values] + [tf.reduce_sum(tf.cast(weights, tf.float64))])

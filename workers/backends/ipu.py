@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from ipulaunch.topology import Batch
 from ipulaunch.topology.host_events import HostEvents
+from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.splits import stage_ends
+from ipulaunch.workers.backends.interface import Backend, Feed, Progress
 from ipulaunch.workers.backends.ipu_device import IpuDevice
 from ipulaunch.workers.backends.ipu_environment import engine_options, flags
+from ipulaunch.workers.backends.ipu_feeds import as_fed
 from ipulaunch.workers.backends.ipu_hosts import OverHosts
 from ipulaunch.workers.backends.ipu_measures import MeanOf, MeanOverInstances, loss_of
-from ipulaunch.workers.backends.ipu_model import accumulate, divide, for_ipus, in_32_bits, stages_of
+from ipulaunch.workers.backends.ipu_model import accumulate, divide, for_ipus, in_32_bits, stage_numbers
 from ipulaunch.workers.backends.ipu_refusals import ipus_needed, refuse
 from ipulaunch.workers.backends.ipu_sdk import load_sdk
 from ipulaunch.workers.backends.ipu_statistics import adapt, learnt_statistics, shares_of
@@ -26,23 +29,26 @@ from ipulaunch.workers.collective import Alone
 from ipulaunch.workers.loss_scaling import LossScaling
 from ipulaunch.workers.measures import Measure
 
+_ONE_REPLICA = (
+    "training losses and metrics are those of one of the {} replicas of each instance: SDKs before 3.1 log no others;"
+    " weights and validation are those of all"
+)
 
-class IpuBackend:
+
+class IpuBackend(Backend["IpuTraining"]):
     """Builds, trains and validates a model on the IPUs of this instance."""
 
     runs_by_replica = False
 
     def __init__(self, settings: Any, batch: Batch, place: Place) -> None:
-        self.settings, self.batch, self.place = settings, batch, place
         self.steps_per_update = batch.accumulation
-        self.reports = Path("profile", f"instance-{place.instance:03}")  # where --profile writes
         os.environ.update(flags(settings, os.environ))
         self.sdk = load_sdk()
         # A process that poprun did not start takes the IPUs that its model needs.
         is_placed = self.sdk.popdist.isPopdistEnvSet()
         refuse(settings, batch, place.ipus_per_replica if is_placed else ipus_needed(settings.pipeline))
         self.device = IpuDevice(self.sdk, settings, place, is_placed)
-        self.collective = OverHosts(self.sdk.sum, place) if place.instances > 1 else Alone()
+        super().__init__(settings, batch, place, OverHosts(self.sdk.sum, place) if place.instances > 1 else Alone())
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -61,27 +67,32 @@ class IpuBackend:
             self.reports.mkdir(parents=True, exist_ok=True)
             os.environ.update(engine_options(self.reports, os.environ))
         model = for_ipus(model, self.settings, self.sdk)
-        stages = stages_of(model, self.settings.pipeline.splits)
+        splits = self.settings.pipeline.splits
+        ends = stage_ends(network_of(self.settings), splits) if splits else ()
+        stages = stage_numbers(model, ends)
         if self.settings.pipeline.splits:
             divide(model, stages, self.settings, self.batch.accumulation, self.sdk)
         else:
             accumulate(model, self.settings, self.batch, self.sdk)
         self._set_feeds(model)
-        # Before SDK 3.1 fit() logs what the last replica of the instance measured.
-        if self.place.local_replicas > 1 and hasattr(model, "set_replication_options"):
-            model.set_replication_options(replicated_metric_reduction_method="MEAN")
-        training = IpuTraining(self, model, stages, optimizer, measures)
+        warnings: List[str] = []
+        if self.place.local_replicas > 1:
+            if hasattr(model, "set_replication_options"):
+                model.set_replication_options(replicated_metric_reduction_method="MEAN")
+            else:  # before SDK 3.1 fit() logs what the last replica of the instance measured
+                warnings.append(_ONE_REPLICA.format(self.place.local_replicas))
+        training = IpuTraining(self, model, stages, optimizer, measures, warnings)
         training.compile(events.updates_per_call * self.steps_per_update)
         return training
 
     def validate(
-        self, training: IpuTraining, stream: tf.data.Dataset, samples: int, micro_size: int
+        self, training: IpuTraining, feed: Feed, samples: int, micro_size: int, progress: Progress
     ) -> Dict[str, float]:
-        """The measures over the whole set, as one process would find them."""
+        """The measures over the whole set, as one process would find them; one device call, which tells no progress."""
         self.device.round_as(self.device.no_rounding)
         steps = -(-samples // (micro_size * self.batch.replicas))
         more = -steps % self._validation_turn
-        stream = padded(training.fed(stream), more * self.place.local_replicas)
+        stream = padded(training.fed(feed), more * self.place.local_replicas)
         validator = self._validator(training, stream.element_spec, steps + more, micro_size)
         rows = validator.predict(stream.map(as_inputs), verbose=0)
         totals = self.collective.sum(rows.sum(axis=0, dtype=np.float64))
@@ -108,6 +119,8 @@ class IpuBackend:
     def _set_feeds(self, model: tf.keras.Model) -> None:
         if self.settings.device.prefetch_depth is not None:
             model.set_infeed_queue_options(prefetch_depth=self.settings.device.prefetch_depth)
+        if self.settings.device.outfeed_depth is not None:
+            model.set_outfeed_queue_options(buffer_depth=self.settings.device.outfeed_depth)
 
 
 class IpuTraining:
@@ -120,17 +133,16 @@ class IpuTraining:
         stages: Dict[str, int],
         optimizer: Any,
         measures: Sequence[Measure],
+        warnings: Sequence[str],
     ) -> None:
         self.backend, self.model, self.stages = backend, model, stages
-        self.optimizer, self.measures = optimizer, measures
+        self.optimizer, self.measures, self.warnings = optimizer, measures, warnings
         # Keras divides the loss by the replicas; as in the published application, none of the scale is lost by that.
         asked = backend.settings.optimizer.loss_scaling
         self.scaling = LossScaling(asked * backend.batch.replicas if asked != 1 else 1.0)
         self.loss_scale = float(self.scaling.scale)
-        adapt(optimizer, self.scaling, shares_of(model, backend.batch.accumulation, backend.batch.replicas))
+        adapt(optimizer, self.scaling, shares_of(model, backend.batch.replicas))
         self.more: List[Any] = self.scaling.variables
-        self.trace: Any = None  # never called: refused where it is asked for
-        self.make: Optional[Callable[[Any], Any]] = None  # set where the device makes its samples up
         self.validator: Any = None
         self.validated_as: Tuple[int, int] = (0, 0)
         self.steps_per_execution = 0
@@ -148,29 +160,27 @@ class IpuTraining:
             )
         self.steps_per_execution = steps_per_execution
 
-    def fit(
-        self, stream: tf.data.Dataset, *, epochs: int, steps_per_epoch: int, callbacks: Sequence[Any], verbose: int
-    ) -> None:
+    def fit(self, feed: Feed, *, epochs: int, steps_per_epoch: int, callbacks: Sequence[Any]) -> None:
+        """Make so many steps of a replica an epoch. The feed has no trace: that is refused where it is asked for."""
         place = self.backend.place
         self.backend.device.round_as(self.backend.device.training_rounding)
-        if steps_per_epoch % self.steps_per_execution:  # resumed with other events than it was prepared for
+        self.backend.device.begin_after(int(self.optimizer.iterations))
+        if steps_per_epoch != self.steps_per_execution:  # resumed inside a call, or with other events than prepared for
             self.compile(steps_per_epoch)
         self.model.fit(
-            self.fed(stream),
+            self.fed(feed),
             epochs=epochs,
             # The SDK's fit() counts micro-batches of the stream here, and divides by the replicas of this instance.
             steps_per_epoch=steps_per_epoch * place.local_replicas,
             callbacks=[MeanOverInstances(self.backend.collective, place.instances, self.loss_scale), *callbacks],
-            verbose=verbose,
+            verbose=0,
         )
 
-    def fed(self, stream: tf.data.Dataset) -> tf.data.Dataset:
+    def fed(self, feed: Feed) -> tf.data.Dataset:
         """A stream as the IPU's feeds take it; where the device makes samples up, with zeros of their shapes."""
-        kind = self.model.input.dtype
-        if self.make is not None:
-            made = tf.function(self.make).get_concrete_function(stream.element_spec[0]).structured_outputs
-            shapes, types = [spec.shape for spec in made], (kind, made[1].dtype)
-            return stream.map(lambda inputs, targets, *rest: (*map(tf.zeros, shapes, types), *rest))
-        if stream.element_spec[0].dtype == kind:
-            return stream
-        return stream.map(lambda inputs, *rest: (tf.cast(inputs, kind), *rest))
+        stream = feed.stream
+        if feed.make is not None:
+            made = tf.function(feed.make).get_concrete_function(stream.element_spec[0]).structured_outputs
+            zeros = [tf.zeros(spec.shape, spec.dtype) for spec in made]
+            stream = stream.map(lambda inputs, targets, *rest: (*zeros, *rest))
+        return as_fed(stream)

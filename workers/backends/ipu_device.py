@@ -8,15 +8,18 @@ from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.ipu_refusals import ipus_needed
 from ipulaunch.workers.backends.ipu_sdk import Sdk
 
-# What pre_compile compiles for, since no device is asked: Mk2, as the published application.
+# What is compiled for where no device is asked: Mk2, as the published application.
 _VERSION = "ipu2"
+# How far apart the seeds of two instances and of two updates lie.
+_INSTANCES_APART, _UPDATES_APART = 1_000_003, 7_919
 
 
 class IpuDevice:
     """The device, configured for training; validation changes how it rounds."""
 
     def __init__(self, sdk: Sdk, settings: Any, place: Place, is_placed: bool) -> None:
-        self.sdk, self.settings = sdk, settings
+        self.sdk, self.settings, self.place = sdk, settings, place
+        self.update = 0  # after which the training begins
         popdist, ipu = sdk.popdist, sdk.ipu
         roundings = ipu.config.StochasticRoundingBehaviour
         self.no_rounding = roundings.OFF
@@ -27,7 +30,7 @@ class IpuDevice:
         }[settings.device.stochastic_rounding]
         self.rounding: Any = self.training_rounding
         self.config = config = ipu.config.IPUConfig()
-        self._configure_compiler(place)
+        self._configure_compiler(is_placed)
         self._configure_numbers()
         attaches = self._configure_connection()
         ipus = ipus_needed(settings.pipeline)
@@ -51,26 +54,46 @@ class IpuDevice:
             config.floating_point_behaviour.esr = self.rounding = rounding
             self._attach()
 
-    def _attach(self) -> None:
-        ipu, config, settings = self.sdk.ipu, self.config, self.settings
-        config.configure_ipu_system()
-        # Replicas that have to round alike draw alike; otherwise each drops out units of its own.
-        alike = settings.device.stochastic_rounding == "ri"
-        ipu.utils.reset_ipu_seed(settings.training.seed, experimental_identical_replicas=alike)
+    def begin_after(self, update: int) -> None:
+        """Draw random numbers for the updates that follow: a resumed training does not repeat its first ones."""
+        if update != self.update:
+            self.update = update
+            self._seed()
 
-    def _configure_compiler(self, place: Place) -> None:
+    def _attach(self) -> None:
+        self.config.configure_ipu_system()
+        self._seed()
+
+    def _seed(self) -> None:
+        # Replicas that have to round alike draw alike. Otherwise each drops out units of its own: the SDK tells those
+        # of an instance apart, but not the instances.
+        alike = self.settings.device.stochastic_rounding == "ri"
+        apart = self.update * _UPDATES_APART + (0 if alike else self.place.instance * _INSTANCES_APART)
+        seed = (self.settings.training.seed + apart) % 2**31
+        self.sdk.ipu.utils.reset_ipu_seed(seed, experimental_identical_replicas=alike)
+
+    def _configure_compiler(self, is_placed: bool) -> None:
         config, device = self.config, self.settings.device
         config.allow_recompute = device.recomputation
         convolutions, matmuls = _options_of(device, self.settings.pipeline.stages)
         convolutions["gatherConvOutput"] = "true" if device.gather_conv_output else "false"
+        convolutions["enableConvDithering"] = "true" if device.conv_dithering else "false"
         config.convolutions.poplar_options = convolutions
         config.matmuls.poplar_options = matmuls
-        # Several instances compile the same program only if workers are laid out alike; so does a repeated run.
-        alike = place.instances > 1 or self.settings.training.deterministic
+        # Instances compile the same program only if workers are laid out alike; so does a repeated run.
+        alike = is_placed or self.settings.training.deterministic
         compilation = {"target.deterministicWorkers": "portable" if alike else "false"}
         if device.internal_exchange_optimisation_target is not None:
             compilation["opt.internalExchangeOptimisationTarget"] = device.internal_exchange_optimisation_target
         config.compilation_poplar_options = compilation
+        algorithms = self.sdk.ipu.config.SchedulingAlgorithm
+        config.scheduling.algorithm = {
+            "CHOOSE_BEST": algorithms.CHOOSE_BEST,
+            "CLUSTERING": algorithms.CLUSTERING,
+            "POST_ORDER": algorithms.POST_ORDER,
+            "LOOK_AHEAD": algorithms.LOOK_AHEAD,
+            "SHORTEST_PATH": algorithms.SHORTEST_PATH,
+        }[device.scheduling_algorithm]
         if device.max_cross_replica_sum_buffer_size is not None:
             config.optimizations.maximum_cross_replica_sum_buffer_size = device.max_cross_replica_sum_buffer_size
         if device.max_reduce_many_buffer_size is not None:
@@ -83,6 +106,10 @@ class IpuDevice:
 
     def _configure_numbers(self) -> None:
         config, device = self.config, self.settings.device
+        config.floating_point_behaviour.inv = device.fp_exceptions
+        config.floating_point_behaviour.div0 = device.fp_exceptions
+        config.floating_point_behaviour.oflo = device.fp_exceptions
+        config.floating_point_behaviour.nanoo = device.nanoo
         config.floating_point_behaviour.esr = self.rounding
         config.norms.use_stable_statistics = device.stable_norm
         config.norms.experimental.distributed_batch_norm_replica_group_size = device.distributed_norm_replicas
@@ -92,16 +119,16 @@ class IpuDevice:
 
     def _configure_connection(self) -> bool:
         """When to attach; returns whether IPUs are attached at all."""
-        ipu, config, wanted = self.sdk.ipu, self.config, self.settings.device.connection
-        types = ipu.config.DeviceConnectionType
-        if wanted == "on_demand":
-            config.device_connection.enable_remote_buffers = True
-            config.device_connection.type = types.ON_DEMAND
-        elif wanted == "pre_compile":
+        config, device = self.config, self.settings.device
+        types = self.sdk.ipu.config.DeviceConnectionType
+        if device.compile_only:
             config.device_connection.version = _VERSION
             config.device_connection.enable_remote_buffers = True
             config.device_connection.type = types.PRE_COMPILE
-        return bool(wanted != "pre_compile")
+        elif device.connection == "on_demand":
+            config.device_connection.enable_remote_buffers = True
+            config.device_connection.type = types.ON_DEMAND
+        return not device.compile_only
 
 
 def stage_proportions(device: Any, stages: int) -> Any:

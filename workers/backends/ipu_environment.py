@@ -15,9 +15,9 @@ _CACHE_FLAG, _CACHE_OF_POPRUN = "--executable_cache_path", "POPDIST_EXECUTABLE_C
 def flags(settings: Any, environ: Mapping[str, str]) -> Dict[str, str]:
     """The variables to set before the first use of an IPU: the user's flags, and those that the settings ask for."""
     given = environ.get(_FLAGS, "")
-    if settings.device.connection == "pre_compile" and _CACHE_FLAG not in given and not environ.get(_CACHE_OF_POPRUN):
+    if settings.device.compile_only and _CACHE_FLAG not in given and not environ.get(_CACHE_OF_POPRUN):
         raise SettingsError(
-            "--device-connection pre_compile keeps what it compiles nowhere",
+            "--compile-only has no place to keep what it compiles",
             hint="give --executable-cache-path, the same as in the training that follows",
         )
     if settings.data.synthetic_data != "ipu":

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, cast
 
 import tensorflow as tf
 
 from ipulaunch.configs.estimators import PIPELINED
 from ipulaunch.topology.networks import network_of
-from ipulaunch.workers.backends.ipu_device import stage_proportions
+from ipulaunch.workers.backends.ipu import IpuBackend
 from ipulaunch.workers.backends.ipu_environment import engine_options
-from ipulaunch.workers.backends.ipu_model import device_type
+from ipulaunch.workers.backends.ipu_feeds import as_fed, joined
+from ipulaunch.workers.backends.ipu_model import device_mapping, schedule_of, stage_options
 from ipulaunch.workers.backends.ipu_refusals import ipus_needed
 from ipulaunch.workers.backends.ipu_validation import padded
 from ipulaunch.workers.estimators.chain import Stage, in_turn, make_chain
 from ipulaunch.workers.estimators.fields import named
+from ipulaunch.workers.estimators.interface import Estimators
 from ipulaunch.workers.estimators.metrics import make_metrics
 from ipulaunch.workers.estimators.optimizers import make_optimizer
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.measures import measures_of
 
 
-class IpuEstimators:
+class IpuEstimators(Estimators):
     """Makes Estimators for the IPUs of this instance. What they call a step is a micro-batch of every replica."""
+
+    returns_each_step = False  # but after a device call
 
     def __init__(self, at: Instance) -> None:
         self.at, self.settings = at, at.job.settings
-        self.sdk, self.device = at.backend.sdk, at.backend.device
+        backend = cast(IpuBackend, at.backend)
+        self.sdk, self.device = backend.sdk, backend.device
         self.measures = measures_of(self.settings)
         self.is_pipelined = self.settings.api == PIPELINED
         if self.settings.device.profile:
@@ -51,40 +56,44 @@ class IpuEstimators:
         is_summed = not self.is_pipelined and self.at.place.local_replicas > 1 and updates_per_call > 1
         return loss / self.at.place.instances if is_summed else loss
 
-    def make(self, given: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
+    def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator that runs so many steps in a device call."""
         ipu, device, place = self.sdk.ipu, self.device, self.at.place
-        config = device.config
+        options = device.config
         rounding = device.training_rounding if is_training else device.no_rounding
-        config.floating_point_behaviour.esr = rounding
+        options.floating_point_behaviour.esr = rounding
         on_ipus = ipu.ipu_run_config.IPURunConfig(
             iterations_per_loop=steps_per_call,
-            ipu_options=config,
+            ipu_options=options,
             num_replicas=place.local_replicas,
             num_shards=ipus_needed(self.settings.pipeline),
             prefetch_depth=self.settings.device.prefetch_depth,
         )
-        run_config = ipu.ipu_run_config.RunConfig(ipu_run_config=on_ipus, **given)
+        run_config = ipu.ipu_run_config.RunConfig(ipu_run_config=on_ipus, **config)
         if self.is_pipelined:
             return ipu.ipu_pipeline_estimator.IPUPipelineEstimator(self._pipeline, config=run_config)
         return ipu.ipu_estimator.IPUEstimator(self._model, config=run_config)
 
     def training_feed(self, stream: tf.data.Dataset) -> tf.data.Dataset:
-        return named(_of_the_device(stream), self.at.batch.micro_size)
+        return named(as_fed(stream), self.at.batch.micro_size)
 
     def evaluation_feed(self, stream: tf.data.Dataset, micro_size: int, more: int) -> tf.data.Dataset:
         """The stream and so many micro-batches more, which count nothing."""
-        return named(padded(_of_the_device(stream), more), micro_size)
+        return named(padded(as_fed(stream), more), micro_size)
 
     def _stages(self, mode: str) -> List[Stage]:
-        return make_chain(
-            network_of(self.settings),
+        network = network_of(self.settings)
+        first, *others = make_chain(
+            network,
             self.settings.pipeline.splits,
             lambda rate, name: tf.keras.layers.Dropout(rate, name=name),
             self.measures,
             half_volume_pools=True,
             is_training=mode == tf.estimator.ModeKeys.TRAIN,
         )
+        if network.layers[0].options["dtype"] == "int16":
+            return [lambda inputs, targets, weights: first(joined(inputs), targets, weights), *others]
+        return [first, *others]
 
     def _optimizer(self) -> Any:
         """The optimizer, which averages over all replicas of all instances where there are several."""
@@ -107,18 +116,7 @@ class IpuEstimators:
 
     def _pipeline(self, mode: str) -> Any:
         ipu, pipelining_ops, pipeline = self.sdk.ipu, self.sdk.pipelining_ops, self.settings.pipeline
-        schedules = {
-            "Grouped": pipelining_ops.PipelineSchedule.Grouped,
-            "Interleaved": pipelining_ops.PipelineSchedule.Interleaved,
-            "Sequential": pipelining_ops.PipelineSchedule.Sequential,
-        }
-        options = [
-            pipelining_ops.PipelineStageOptions(
-                convolution_options={"availableMemoryProportion": convolutions},
-                matmul_options={"availableMemoryProportion": matmuls},
-            )
-            for convolutions, matmuls in stage_proportions(self.settings.device, pipeline.stages)
-        ]
+        options = stage_options(self.settings, self.sdk)
         metrics = make_metrics(self.measures)
         return ipu.ipu_pipeline_estimator.IPUPipelineEstimatorSpec(
             mode,
@@ -126,18 +124,10 @@ class IpuEstimators:
             gradient_accumulation_count=self.at.batch.accumulation,
             eval_metrics_fn=lambda *values: {**metrics(*values), "loss": tf.reduce_mean(values[0])},
             optimizer_function=lambda loss: pipelining_ops.OptimizerFunctionOutput(self._optimizer(), loss),
-            device_mapping=list(pipeline.device_mapping or range(pipeline.stages)),
+            device_mapping=device_mapping(pipeline),
             reduction_method=self.sdk.reduction_method.RUNNING_MEAN,
-            pipeline_schedule=schedules[pipeline.schedule],
+            pipeline_schedule=schedule_of(pipeline, self.sdk),
             offload_weight_update_variables=self.settings.device.optimizer_state_offloading,
-            forward_propagation_stages_poplar_options=options or None,
-            backward_propagation_stages_poplar_options=options or None,
+            forward_propagation_stages_poplar_options=options,
+            backward_propagation_stages_poplar_options=options,
         )
-
-
-def _of_the_device(stream: tf.data.Dataset) -> tf.data.Dataset:
-    """A stream with inputs of a type that the IPU has."""
-    kind = device_type(stream.element_spec[0].dtype)
-    if kind == stream.element_spec[0].dtype:
-        return stream
-    return stream.map(lambda inputs, *rest: (tf.cast(inputs, kind), *rest))

@@ -23,8 +23,12 @@ class OverHosts:
 
     def sum(self, values: np.ndarray) -> np.ndarray:
         """The element-wise sum over all instances, the same on each."""
+        return functools.reduce(np.add, self.rows(values))
+
+    def rows(self, values: np.ndarray) -> np.ndarray:
+        """What each instance gives, one row each; all give as many values."""
         rows = self._rows(values.tobytes())
-        return functools.reduce(np.add, [np.frombuffer(row, values.dtype).reshape(values.shape) for row in rows])
+        return np.stack([np.frombuffer(row, values.dtype).reshape(values.shape) for row in rows])
 
     def first(self, text: str) -> str:
         """The text that instance 0 gives, on all."""

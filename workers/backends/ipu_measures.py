@@ -7,6 +7,7 @@ from typing import Any, Callable
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.workers.collective import Collective
 from ipulaunch.workers.loss_scaling import LossScaling
 from ipulaunch.workers.measures import Measure
 
@@ -45,7 +46,7 @@ class MeanOverInstances(tf.keras.callbacks.Callback):  # type: ignore[misc]
     It comes before the callbacks that read the logs.
     """
 
-    def __init__(self, collective: Any, instances: int, loss_scale: float) -> None:
+    def __init__(self, collective: Collective, instances: int, loss_scale: float) -> None:
         super().__init__()
         self.collective, self.instances, self.loss_scale = collective, instances, loss_scale
 

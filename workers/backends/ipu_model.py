@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Callable, Dict, Iterator, Mapping
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence
 
 import tensorflow as tf
 
+from ipulaunch.configs.sections import Pipeline
 from ipulaunch.topology import Batch
 from ipulaunch.workers.backends.ipu_device import stage_proportions
+from ipulaunch.workers.backends.ipu_feeds import fed_as, joined
 from ipulaunch.workers.backends.ipu_sdk import Sdk
 from ipulaunch.workers.backends.ipu_statistics import LearntBatchNorm
 from ipulaunch.workers.models.layers import Normalise
-
-# Among the whole numbers the IPU has those of 8, 32 and 64 bits.
-_REPLACED_TYPES = {tf.int16: tf.int32, tf.uint16: tf.int32}
+from ipulaunch.workers.precision import precision
 
 
-@contextlib.contextmanager
-def in_32_bits() -> Iterator[None]:
+def in_32_bits() -> ContextManager[None]:
     """Models and metrics made inside count in 32 bits, whatever their layers compute in.
 
     In 16 a mean over many steps is wrong, and around mixed ones Keras puts a loss scaling of its own.
     """
-    before = tf.keras.mixed_precision.global_policy()
-    tf.keras.mixed_precision.set_global_policy("float32")
-    try:
-        yield
-    finally:
-        tf.keras.mixed_precision.set_global_policy(before)
-
-
-def device_type(dtype: tf.DType) -> tf.DType:
-    """The type in which such inputs reach the IPU."""
-    return _REPLACED_TYPES.get(dtype, dtype)
+    return precision("32.32")
 
 
 def for_ipus(model: tf.keras.Model, settings: Any, sdk: Sdk) -> tf.keras.Model:
     """The same layers with the same weights, behind an input of a type that the IPU has."""
-    inputs = tf.keras.Input(model.input.shape[1:], dtype=device_type(model.input.dtype), name=model.layers[0].name)
-    values, outputs = {id(model.input): inputs}, inputs
+    shape, dtype = fed_as(model.input.shape[1:], model.input.dtype)
+    inputs = outputs = tf.keras.Input(shape, dtype=dtype, name=model.layers[0].name)
+    if dtype != model.input.dtype:
+        outputs = tf.keras.layers.Lambda(joined, name="joined")(inputs)
+    values = {id(model.input): outputs}
     for layer in model.layers[1:]:
         given = tf.nest.map_structure(lambda tensor: values[id(tensor)], layer.get_input_at(0))
         used = layer
@@ -72,12 +63,12 @@ class FusedNormalise(tf.keras.layers.Layer):  # type: ignore[misc]
         return tf.cast(values[..., :3], self.compute_dtype)
 
 
-def stages_of(model: tf.keras.Model, splits: Any) -> Dict[str, int]:
-    """The pipeline stage of every layer, by name; a split is the last layer of its stage."""
+def stage_numbers(model: tf.keras.Model, ends: Sequence[str]) -> Dict[str, int]:
+    """The pipeline stage of every layer, by name; the ends are the last layers of their stages."""
     found, stage = {}, 0
     for layer in model.layers:
         found[layer.name] = stage
-        stage += layer.name in splits
+        stage += layer.name in ends
     return found
 
 
@@ -93,29 +84,45 @@ def accumulate(model: tf.keras.Model, settings: Any, batch: Batch, sdk: Sdk) -> 
 
 def divide(model: tf.keras.Model, stages: Mapping[str, int], settings: Any, accumulation: int, sdk: Sdk) -> None:
     """Make a model a pipeline; layers without a stage of their own join the last one."""
-    pipelining_ops, pipeline = sdk.pipelining_ops, settings.pipeline
     assignment = model.get_pipeline_stage_assignment()
     for layer in assignment:
-        layer.pipeline_stage = stages.get(layer.layer.name, pipeline.stages - 1)
+        layer.pipeline_stage = stages.get(layer.layer.name, settings.pipeline.stages - 1)
     model.set_pipeline_stage_assignment(assignment)
-    schedules = {
+    options = stage_options(settings, sdk)
+    model.set_pipelining_options(
+        gradient_accumulation_steps_per_replica=accumulation,
+        device_mapping=device_mapping(settings.pipeline),
+        gradient_accumulation_reduction_method=sdk.reduction_method.RUNNING_MEAN,
+        pipeline_schedule=schedule_of(settings.pipeline, sdk),
+        offload_weight_update_variables=settings.device.optimizer_state_offloading,
+        forward_propagation_stages_poplar_options=options,
+        backward_propagation_stages_poplar_options=options,
+    )
+
+
+def device_mapping(pipeline: Pipeline) -> List[int]:
+    """The IPU of each stage."""
+    return list(pipeline.device_mapping or range(pipeline.stages))
+
+
+def schedule_of(pipeline: Pipeline, sdk: Sdk) -> Any:
+    """The SDK's own word for a schedule."""
+    pipelining_ops = sdk.pipelining_ops
+    return {
         "Grouped": pipelining_ops.PipelineSchedule.Grouped,
         "Interleaved": pipelining_ops.PipelineSchedule.Interleaved,
         "Sequential": pipelining_ops.PipelineSchedule.Sequential,
-    }
+    }[pipeline.schedule]
+
+
+def stage_options(settings: Any, sdk: Sdk) -> Optional[List[Any]]:
+    """The shares of tile memory of each stage; nothing if one share is for all."""
+    pipelining_ops = sdk.pipelining_ops
     options = [
         pipelining_ops.PipelineStageOptions(
             convolution_options={"availableMemoryProportion": convolutions},
             matmul_options={"availableMemoryProportion": matmuls},
         )
-        for convolutions, matmuls in stage_proportions(settings.device, pipeline.stages)
+        for convolutions, matmuls in stage_proportions(settings.device, settings.pipeline.stages)
     ]
-    model.set_pipelining_options(
-        gradient_accumulation_steps_per_replica=accumulation,
-        device_mapping=list(pipeline.device_mapping or range(pipeline.stages)),
-        gradient_accumulation_reduction_method=sdk.reduction_method.RUNNING_MEAN,
-        pipeline_schedule=schedules[pipeline.schedule],
-        offload_weight_update_variables=settings.device.optimizer_state_offloading,
-        forward_propagation_stages_poplar_options=options or None,
-        backward_propagation_stages_poplar_options=options or None,
-    )
+    return options or None

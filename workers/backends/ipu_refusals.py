@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.sections import Pipeline
 from ipulaunch.topology import Batch
 
@@ -79,6 +80,11 @@ def _refuse_device(settings: Any, batch: Batch) -> None:
         raise SettingsError(
             f"{device.io_tiles} tiles for input and output, and batch statistics over {group} replicas: not both",
             hint="leave device.io_tiles or device.distributed_norm_replicas out",
+        )
+    if device.outfeed_depth is not None and settings.api != KERAS:
+        raise SettingsError(
+            f"an outfeed of depth {device.outfeed_depth}, and the SDK's Estimators take none",
+            hint="leave device.outfeed_depth out, or train with Keras",
         )
     if device.fused_preprocessing:
         if not hasattr(data, "sends_bytes") or data.host_preprocess:

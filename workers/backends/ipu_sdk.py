@@ -7,6 +7,7 @@ from typing import Any, Callable, NamedTuple
 import tensorflow as tf
 
 from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.configs.wording import ENABLE_SDK
 
 
 class Sdk(NamedTuple):
@@ -29,8 +30,8 @@ def load_sdk() -> Sdk:
     except ImportError as error:
         raise NotReadyError(
             f"the Poplar SDK's TensorFlow is not here: {error}",
-            hint="enable the SDK: source <sdk>/enable.sh (2.6 or later), and pip install the tensorflow and keras"
-            " wheels inside it; --engine openmpi rehearses on CPUs without them",
+            hint=f"{ENABLE_SDK} (2.6 or later), and pip install the tensorflow and keras wheels inside it;"
+            " --engine openmpi rehearses on CPUs without them",
         ) from error
 
 

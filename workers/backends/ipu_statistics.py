@@ -67,14 +67,14 @@ def _with_gradients(outputs: Any, mean: Any, variance: Any, now: Any, spread: An
     return outputs, backward
 
 
-def shares_of(model: tf.keras.Model, accumulation: int, replicas: int) -> Dict[str, float]:
+def shares_of(model: tf.keras.Model, replicas: int) -> Dict[str, float]:
     """By which share of its reduced gradient an update changes each moving statistic, by name.
 
-    What was there before the update fades as if every micro-batch had changed it in turn. Replicas are summed: Keras
-    divides their losses by their number, and these gradients come from no loss.
+    Their momentum counts weight updates, as in the published application. Replicas are summed: Keras divides their
+    losses by their number, and these gradients come from no loss.
     """
     return {
-        variable.name: (1 - layer.momentum**accumulation) / replicas
+        variable.name: (1 - layer.momentum) / replicas
         for layer in model.layers
         if isinstance(layer, LearntBatchNorm)
         for variable in (layer.moving_mean, layer.moving_variance)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import tensorflow as tf
 
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.draws import DrawPosition
+from ipulaunch.workers.backends.interface import Feed, Maker, Trace
 from ipulaunch.workers.backends.stages import Stages
+from ipulaunch.workers.collective import Collective
 from ipulaunch.workers.loss_scaling import LossScaling
 from ipulaunch.workers.measures import Measure
 
@@ -29,24 +31,17 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         scaling: LossScaling,
         batch: Batch,
         place: Place,
-        collective: Any,
+        collective: Collective,
         position: DrawPosition,
     ) -> None:
         # 32 bits, or Keras would put a loss scaling of its own around the optimizer.
         super().__init__(name="replicated", dtype="float32")
         self.inner, self.stages, self.measures, self.scaling = inner, stages, list(measures), scaling
         self.batch, self.place, self.collective, self.position = batch, place, collective, position
-        self.trace: Any = None  # called with (epoch, update, step, replica, sample numbers) of every micro-batch
-        self.make: Optional[Callable[[Any], Any]] = None  # makes the samples from their numbers, in the step
+        self.warnings: Sequence[str] = ()
+        self.make: Optional[Maker] = None  # of the feed
+        self.trace: Optional[Trace] = None
         self._update_function: Any = None
-        # How slowly each batch statistic is forgotten, in the order of the model's other variables.
-        known = {
-            id(variable): layer.momentum
-            for layer in inner.layers
-            if isinstance(layer, tf.keras.layers.BatchNormalization)
-            for variable in (layer.moving_mean, layer.moving_variance)
-        }
-        self.momenta = [known[id(variable)] for variable in inner.non_trainable_variables]
 
     @property
     def more(self) -> List[Any]:
@@ -55,6 +50,14 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
 
     def call(self, inputs: Any, training: Any = None) -> Any:
         return self.inner(inputs, training=training)
+
+    def fit(self, feed: Feed, *, epochs: int, steps_per_epoch: int, callbacks: Sequence[Any]) -> Any:
+        """Make so many updates an epoch with the micro-batches of a feed."""
+        if (feed.make, feed.trace) != (self.make, self.trace):
+            self.make, self.trace, self._update_function = feed.make, feed.trace, None
+        return super().fit(
+            feed.stream, epochs=epochs, steps_per_epoch=steps_per_epoch, callbacks=list(callbacks), verbose=0
+        )
 
     def make_train_function(self, force: bool = False) -> Any:
         """What fit() calls for every weight update."""
@@ -76,31 +79,18 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         gradients = [gradient / micro_batches for gradient in gradients]
         gradients = [tf.cast(part, weight.dtype) for part, weight in zip(self.scaling.resolve(gradients), weights)]
         self.optimizer.apply_gradients(zip(gradients, weights))
-        for variable, value in zip(statistics, self._statistics(before, averages)):
-            variable.assign(tf.cast(value, variable.dtype))
+        for variable, average in zip(statistics, averages):
+            variable.assign(tf.cast(average / micro_batches, variable.dtype))
         return {measure.name: measured[i] / micro_batches for i, measure in enumerate(self.measures)}
 
     def _divided(self, total: Any) -> Any:
-        """The gradients, the measures and the batch statistics in a flat buffer."""
+        """The gradients, the measures and the moving averages of batch statistics in a flat buffer."""
         weights, statistics = self.stages.weights, self.inner.non_trainable_variables
         shapes = [variable.shape for variable in [*weights, *statistics]]
         sizes = [shape.num_elements() for shape in shapes]
         *parts, measured = tf.split(total, [*sizes, len(self.measures)])
         parts = [tf.reshape(part, shape) for part, shape in zip(parts, shapes)]
         return parts[: len(weights)], measured, parts[len(weights) :]
-
-    def _statistics(self, before: List[Any], sums: List[Any]) -> List[Any]:
-        """Moving averages after the update: they forget as if every step of it had been one, in no order.
-
-        After a micro-batch an average is m x before + (1 - m) x its statistic; `sums` are those of all micro-batches.
-        """
-        steps, found = self.batch.accumulation, []
-        for old, total, momentum in zip(before, sums, self.momenta):
-            old = tf.cast(old, tf.float32)
-            statistic = (total / (steps * self.batch.replicas) - momentum * old) / (1 - momentum)
-            kept = momentum**steps
-            found.append(kept * old + (1 - kept) * statistic)
-        return found
 
     def _sum_of_replicas(self, stream: Any, before: List[Any]) -> Any:
         """The flat buffer of the update, summed over our replicas as a balanced tree.
@@ -139,12 +129,12 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
             self.position.micro_batch.assign(first + tf.cast(replica, tf.int64) * steps + step)
             inputs, targets, *extra = next(stream)
             if self.trace is not None:
-                epoch, ids = extra.pop()
-                update = self.optimizer.iterations
-                tf.numpy_function(self.trace, [epoch, update, step, self.place.first_replica + replica, ids], [])
+                epoch, *numbers = extra.pop()
+                place = [epoch, self.optimizer.iterations, step, self.place.first_replica + replica]
+                tf.numpy_function(self.trace, [*place, *numbers], [])
             if self.make is not None:
                 inputs, targets = self.make(inputs)
-            for variable, value in zip(statistics, before):  # each micro-batch has statistics of its own
+            for variable, value in zip(statistics, before):  # each micro-batch moves the averages by itself
                 variable.assign(value)
             loss = functools.partial(self._loss, targets, extra)
             parts, outputs = self.stages.gradients(inputs, loss)

@@ -31,9 +31,9 @@ def make_chain(
     _refuse_statistics(network)
     parts: List[List[Made]] = [[]]
     for layer, made in make_layers(network, dropout, half_volume_pools):
-        parts[-1].append((layer, made))
         if layer.name in splits:
             parts.append([])
+        parts[-1].append((layer, made))
 
     def last(outputs: Any, targets: Any, weights: Any) -> Any:
         if is_training:

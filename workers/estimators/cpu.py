@@ -11,18 +11,21 @@ from ipulaunch.topology.networks import network_of
 from ipulaunch.workers.backends.draws import PositionedDropout
 from ipulaunch.workers.estimators.chain import Stage, in_turn, make_chain
 from ipulaunch.workers.estimators.fields import named
+from ipulaunch.workers.estimators.interface import Estimators
 from ipulaunch.workers.estimators.metrics import make_metrics
 from ipulaunch.workers.estimators.optimizers import make_optimizer
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.measures import measures_of
 
 
-class CpuEstimators:
+class CpuEstimators(Estimators):
     """Makes Estimators for the CPUs of this instance.
 
     A step takes the micro-batches of all our replicas. They run one after the other, so that each is computed alike
     however many there are, and their gradients are then averaged over all replicas of all instances.
     """
+
+    returns_each_step = True
 
     def __init__(self, at: Instance) -> None:
         self.at = at

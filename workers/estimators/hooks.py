@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.configs.errors import JobError, StoppedError
-from ipulaunch.topology.host_events import HostEvents
+from ipulaunch.configs.errors import StoppedError
+from ipulaunch.workers.estimators.model_dir import ModelDir
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
 
@@ -71,24 +69,31 @@ class Watch(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         place = self.at.place
         if place.instances > 1:
             loss = float(self.at.backend.collective.sum(np.array([loss]))[0]) / place.instances
-        if not math.isfinite(loss):
-            raise JobError(
-                f"the loss is not finite any more after update {self.progress.updates}: {loss}",
-                hint="lower the learning rate; the last good state is the newest checkpoint",
-            )
         steps = self.calls * self.progress.events.updates_per_call * self.at.backend.steps_per_update
         self.progress.on_train_batch_end(steps - 1, {"loss": loss})
 
 
+class Tell(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
+    """Tells the progress of an evaluation that returns to the host after every step."""
+
+    def __init__(self, progress: Callable[[int, int], object], steps: int) -> None:
+        self.progress, self.steps, self.done = progress, steps, 0
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.done += 1
+        self.progress(self.done, self.steps)
+
+
 class Save(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
-    """Writes checkpoints after the updates at which they are due, and at the end.
+    """Writes checkpoints after the updates at which they are due, and at the end; without a period, when it is stopped.
 
     TensorFlow's own hook looks before the SDK has counted the steps of a device call: its checkpoints would be named,
     and continued, a call too early. So this one looks before the next call begins.
     """
 
-    def __init__(self, at: Instance, directory: Path, events: HostEvents) -> None:
-        self.at, self.directory, self.events = at, directory, events
+    def __init__(self, at: Instance, directory: ModelDir, identity: Dict[str, Any], watch: Watch) -> None:
+        self.at, self.directory, self.identity, self.watch = at, directory, identity, watch
+        self.events = watch.progress.events
         self.saved_step = -1
 
     def begin(self) -> None:
@@ -104,12 +109,16 @@ class Save(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
 
     def end(self, session: Any) -> None:
         step = int(session.run(self.step))
-        if step != self.saved_step:
+        is_due = self.events.checkpoint_every > 0 or self.watch.stopped is not None
+        if is_due and step != self.saved_step:
             self._save(session, step)
 
     def _save(self, session: Any, step: int) -> None:
+        self.at.records.require_current()
         (saver,) = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS)
-        saver.save(session, str(self.directory / "model.ckpt"), global_step=step, write_meta_graph=False)
+        directory = self.directory.path
+        saver.save(session, str(directory / "model.ckpt"), global_step=step, write_meta_graph=False)
+        self.directory.note(self.identity, self.watch.progress)
         self.saved_step = step
-        path = str(self.directory / f"model.ckpt-{step}")
+        path = str(directory / f"model.ckpt-{step}")
         self.at.records.event("checkpoint", path=path, update=step // self.at.batch.accumulation)

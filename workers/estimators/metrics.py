@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.workers.collective import Collective
 from ipulaunch.workers.measures import Measure
 
 
@@ -27,7 +28,7 @@ def make_metrics(measures: Sequence[Measure]) -> Callable[..., Dict[str, Any]]:
 
 
 def over_instances(
-    found: Mapping[str, Any], weight: float, measures: Sequence[Measure], collective: Any
+    found: Mapping[str, Any], weight: float, measures: Sequence[Measure], collective: Collective
 ) -> Dict[str, float]:
     """The means over the samples of all instances, from those of this one and how many samples it had."""
     sums = [float(found[f"mean_{measure.name}"]) * weight for measure in measures]

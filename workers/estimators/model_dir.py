@@ -10,9 +10,12 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.run_directory import write_whole
+from ipulaunch.configs.untrusted import parse_json, read_text
+from ipulaunch.workers.identity import require_same
 from ipulaunch.workers.instance import Instance
+from ipulaunch.workers.progress import Progress
 
-_IDENTITY = "ipulaunch.json"
+_NOTES = "ipulaunch.json"
 
 
 class Newest(NamedTuple):
@@ -35,7 +38,16 @@ class ModelDir:
         path = self.at.backend.collective.first(found or "")
         if not path:
             return None
-        return Newest(path, int(path.rpartition("-")[2]) // self.at.batch.accumulation)
+        step = path.rpartition("-")[2]
+        if not (step.isascii() and step.isdigit()):
+            raise self._unknown(f"{Path(path).name} does not tell its step")
+        return Newest(path, int(step) // self.at.batch.accumulation)
+
+    def _unknown(self, why: str) -> DataError:
+        return DataError(
+            f"{self.path} has checkpoints that are not known to be of this training: {why}",
+            hint="name another --model-dir, or the one of a training that ipulaunch has begun",
+        )
 
     def prepared(self, newest: Optional[Newest]) -> str:
         """The directory this instance's Estimator begins in, at the newest checkpoint."""
@@ -48,29 +60,32 @@ class ModelDir:
             tf.compat.v1.train.update_checkpoint_state(str(own), newest.path)
         return str(own)
 
-    def check(self, identity: Dict[str, Any], newest: Optional[Newest], total_updates: int) -> None:
-        """Refuse to continue another training than ours; note which one ours is."""
-        file = self.path / _IDENTITY
+    def check(self, identity: Dict[str, Any], newest: Optional[Newest], total_updates: int) -> Dict[str, Any]:
+        """Refuse to continue another training than ours; returns what was noted of that."""
         if newest is None:
             if self.at.writes:
                 self.path.mkdir(parents=True, exist_ok=True)
-                write_whole(file, json.dumps(identity, indent=1) + "\n")
-            return
+                self._write(identity)
+            return {}
         try:
-            known = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(
-                f"{self.path} has checkpoints that are not known to be of this training: {error}",
-                hint="name another --model-dir, or the one of a training that ipulaunch has begun",
-            ) from error
-        for name, value in identity.items():
-            if known.get(name) != value:
-                raise SettingsError(
-                    f"{self.path} was trained with {name.replace('_', ' ')} {known.get(name)}, this job has {value}",
-                    hint="continue with the settings it was begun with, or name another --model-dir",
-                )
+            known = dict(parse_json(read_text(self.path / _NOTES)))
+        except (OSError, ValueError, TypeError) as error:
+            raise self._unknown(str(error)) from error
+        hint = "continue with the settings it was begun with, or name another --model-dir"
+        require_same(identity, known, str(self.path), hint)
         if newest.update > total_updates:
             raise SettingsError(
                 f"{newest.path} has made {newest.update} updates, and this training is {total_updates} long",
                 hint="give a larger --num-epochs, or evaluate it with --test-only",
             )
+        if known.get("update") != newest.update:  # it ended between the two writes, or a checkpoint was removed
+            known["since_log"] = {"updates": 0, "sums": {}}
+        return known
+
+    def note(self, identity: Dict[str, Any], progress: Progress) -> None:
+        """Write down which training the checkpoints are of, and what it has made until the newest."""
+        position = {"run": str(self.at.run.path.absolute()), "update": progress.updates}
+        self._write({**identity, **position, **progress.facts})
+
+    def _write(self, notes: Dict[str, Any]) -> None:
+        write_whole(self.path / _NOTES, json.dumps(notes, indent=1) + "\n")

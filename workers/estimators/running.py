@@ -6,27 +6,28 @@ import math
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
-import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, JobError, NotReadyError, SettingsError
-from ipulaunch.configs.estimators import PLAIN
-from ipulaunch.data_pipeline.order import Shuffle, validation_ids
+from ipulaunch.configs.estimators import PLAIN, check_accumulation
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.data_pipeline.order import validation_ids
 from ipulaunch.data_pipeline.source import Source
-from ipulaunch.data_pipeline.stream import training_stream, validation_stream
-from ipulaunch.topology import Batch
-from ipulaunch.topology.batch import updates_per_epoch
 from ipulaunch.topology.host_events import HostEvents
 from ipulaunch.topology.rules import divisors
-from ipulaunch.workers.estimators.hooks import Outside, Save, Watch
+from ipulaunch.workers.estimators.hooks import Outside, Save, Tell, Watch
+from ipulaunch.workers.estimators.interface import Estimators
 from ipulaunch.workers.estimators.metrics import over_instances
 from ipulaunch.workers.estimators.model_dir import ModelDir, Newest
+from ipulaunch.workers.evaluation import judged
+from ipulaunch.workers.feeds import training_feed, validation_batch, validation_feed, validation_progress
 from ipulaunch.workers.history import History
+from ipulaunch.workers.identity import identity_of
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.measures import measures_of
 from ipulaunch.workers.optimizers import scaled_rate
 from ipulaunch.workers.progress import Progress
-from ipulaunch.workers.training import plan_events
+from ipulaunch.workers.training import announce, plan_events, summarise
 
 
 def run_estimator(at: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:
@@ -38,8 +39,9 @@ def run_estimator(at: Instance, sources: Mapping[str, Source], history: Optional
             f"--api estimator trains one replica, and there are {at.batch.replicas}",
             hint="use --api replica-estimator, or --num-replicas 1",
         )
+    check_accumulation(at.job.settings.api, at.batch.accumulation)
     side, directory, outside = _make_side(at), ModelDir(at), Outside()
-    events = _in_calls(at, plan_events(at, sources["train"]))
+    events = _in_calls(at, plan_events(at, sources))
     summary: Dict[str, Any] = {"metrics": {}}
     try:
         if training.training:
@@ -60,7 +62,7 @@ def _require_estimators() -> None:
         )
 
 
-def _make_side(at: Instance) -> Any:
+def _make_side(at: Instance) -> Estimators:
     """What makes Estimators for the backend of this job."""
     if at.job.backend == "ipu":
         from ipulaunch.workers.backends.ipu_estimator import IpuEstimators
@@ -108,61 +110,46 @@ def _config(at: Instance, directory: str) -> Dict[str, Any]:
 
 def _train(
     at: Instance,
-    side: Any,
+    side: Estimators,
     directory: ModelDir,
     source: Source,
     events: HostEvents,
     history: Optional[History],
     outside: Outside,
 ) -> Dict[str, Any]:
-    training, data = at.job.settings.training, at.job.settings.data
-    shuffle = Shuffle(training.seed, data.shuffle_block, data.shuffle_window)
     rate = scaled_rate(at.job.settings.optimizer, at.batch)
     newest = directory.newest()
-    directory.check(_identity(at, source, shuffle), newest, events.total_updates)
+    # TensorFlow's step counts micro-batches.
+    identity = {**identity_of(at, source), "accumulation": at.batch.accumulation}
+    known = directory.check(identity, newest, events.total_updates)
 
     def log(row: Dict[str, Any]) -> None:
         if history is not None:
             history.add({**row, "learning_rate": rate})
 
-    whole = updates_per_epoch(source.samples, at.batch, training.remainder) * at.batch.global_size
-    progress = Progress(at, events, log, lambda progress: None)
+    progress = Progress(at, events, log, lambda progress: None, source.samples)
     start = newest.update if newest else 0
-    progress.continue_from(start, {"updates": 0, "sums": {}})
     if newest is not None:
-        at.records.event("resumed", path=newest.path, update=start)
-    at.records.event(
-        "training",
-        api=at.job.settings.api,
-        epochs=events.epochs,
-        updates_per_epoch=events.updates_per_epoch,
-        updates_per_call=events.updates_per_call,
-        first_update=start,
-        samples=source.samples,
-        left_out=max(0, source.samples - whole),
-        batch=at.batch.formula,
-    )
-    if start < events.total_updates:
         if start % events.updates_per_call:
             raise SettingsError(
-                f"{newest.path if newest else ''} stopped after update {start}, inside a device call of"
-                f" {events.updates_per_call} updates",
+                f"{newest.path} stopped after update {start},"
+                f" inside a device call of {events.updates_per_call} updates",
                 hint="continue with the --batches-per-step it was begun with",
             )
+        progress.continue_from(newest.path, start, known)
+        at.records.event("resumed", path=newest.path, update=start)
+    if history is not None:
+        history.begin(_metrics_of(at, known), start)
+    announce(at, source, events, start)
+    if start < events.total_updates:
 
         def feed() -> tf.data.Dataset:
-            stream = training_stream(
-                source, at.batch, at.place, shuffle=shuffle, updates=range(start, events.total_updates),
-                by_replica=at.backend.runs_by_replica, threads=at.threads, remainder=training.remainder,
-            )  # fmt: skip
-            return side.training_feed(at.sent(stream))
+            return side.training_feed(training_feed(at, source, range(start, events.total_updates)).stream)
 
         per_call = events.updates_per_call
         runs = per_call // side.updates_per_run(per_call)
         watch = Watch(at, progress, runs, lambda loss: side.mean_loss(loss, per_call), outside)
-        hooks = [watch]
-        if at.writes and events.checkpoint_every:
-            hooks.append(Save(at, directory.path, events))
+        hooks = [watch, Save(at, directory, identity, watch)] if at.writes else [watch]
         config = _config(at, directory.prepared(newest))
         estimator = side.make(config, per_call * at.batch.accumulation, is_training=True)
         try:
@@ -173,72 +160,45 @@ def _train(
             ) from error
         if watch.stopped is not None:
             raise watch.stopped
-    return _summary(at, progress, directory)
+    last = directory.newest()
+    return summarise(at, progress, last.path if last else "")
 
 
-def _identity(at: Instance, source: Source, shuffle: Shuffle) -> Dict[str, Any]:
-    """What must not change between a training and the one that continues it."""
-    return {
-        "workload": at.job.workload,
-        "model": at.job.settings.model.name,
-        "samples": source.samples,
-        "global_batch": at.batch.global_size,
-        "accumulation": at.batch.accumulation,
-        "remainder": at.job.settings.training.remainder,
-        **shuffle._asdict(),
-    }
-
-
-def _summary(at: Instance, progress: Progress, directory: ModelDir) -> Dict[str, Any]:
-    rates = np.zeros(at.place.instances)
-    rates[at.place.instance] = progress.rate()
-    rates = at.backend.collective.sum(rates)
-    newest = directory.newest()
-    return {
-        "updates": progress.updates,
-        "samples": progress.updates * at.batch.global_size,
-        "train_s": progress.train_s,
-        "samples_per_s": float(rates.sum()),
-        "samples_per_s_by_instance": [float(rate) for rate in rates],
-        "metrics": progress.metrics,
-        "checkpoint": newest.path if newest else "",
-    }
+def _metrics_of(at: Instance, known: Mapping[str, Any]) -> Path:
+    """What was measured before the newest checkpoint: in the run that wrote it, where a --model-dir tells that."""
+    is_named = at.job.settings.estimator.model_dir is not None
+    writer = RunDirectory(Path(str(known.get("run", at.run.path) if is_named else at.run.path)))
+    return writer.metrics if writer.metrics.is_file() else at.run.metrics
 
 
 def _evaluate(
-    at: Instance, side: Any, directory: ModelDir, source: Source, events: HostEvents, history: Optional[History]
+    at: Instance, side: Estimators, directory: ModelDir, source: Source, events: HostEvents, history: Optional[History]
 ) -> Dict[str, Any]:
     """Evaluate the newest checkpoint over the whole validation set."""
     training, measures = at.job.settings.training, measures_of(at.job.settings)
     newest: Optional[Newest] = directory.newest()
     if newest is None:
         raise DataError(f"there is no checkpoint in {directory.path}", hint="train first, with the same --model-dir")
-    batch = Batch(training.validation_micro_batch_size or at.batch.micro_size, at.batch.replicas, 1)
+    batch = validation_batch(at)
     steps = -(-source.samples // batch.global_size)
     whole = side.evaluation_steps(steps)
 
     def feed() -> tf.data.Dataset:
-        stream = at.sent(validation_stream(source, batch, at.place, threads=at.threads))
+        stream = validation_feed(at, source).stream
         return side.evaluation_feed(stream, batch.micro_size, (whole - steps) * at.place.local_replicas)
 
     config = _config(at, directory.prepared(newest))
     estimator = side.make(config, whole, is_training=False)
-    found = estimator.evaluate(feed, steps=whole, checkpoint_path=newest.path)
+    hooks = [Tell(validation_progress(at), whole)] if side.returns_each_step else []
+    found = estimator.evaluate(feed, steps=whole, hooks=hooks, checkpoint_path=newest.path)
     weight = float(validation_ids(source.samples, batch, at.place)[1].sum())
     values = over_instances(found, weight, measures, at.backend.collective)
     row: Dict[str, Any] = {"checkpoint": Path(newest.path).name, "update": newest.update}
     row["epoch"] = round(newest.update / events.updates_per_epoch, 4) if training.training else None
     row.update({f"val_{name}": value for name, value in values.items()})
-    at.records.event("validation", **row)
+    at.records.event("validation", samples=source.samples, **row)
     if history is not None:
         history.add(row)
     if not all(map(math.isfinite, values.values())):
         raise JobError("a validation loss is not finite", hint="lower the learning rate")
-    return _judged(row, training.target_accuracy)
-
-
-def _judged(row: Dict[str, Any], target: Optional[float]) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"metrics": {name: row[name] for name in row if name.startswith("val_")}, "best": row}
-    if target is not None:
-        found["target"] = {"value": target, "reached_by": row if row.get("val_accuracy", 0.0) >= target else None}
-    return found
+    return {"validation_samples": source.samples, **judged([row], measures[-1], training.target_accuracy)}

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import tensorflow as tf
 
 from ipulaunch.topology.network import Layer, Network, shapes
-from ipulaunch.workers.models.layers import CountsToDensity, GroupNorm, Normalise, Scale
+from ipulaunch.workers.models.layers import CountsToDensity, Downsample, GroupNorm, Normalise, Scale
 
 Dropout = Callable[[float, str], Any]
 
@@ -41,8 +41,8 @@ def make_layers(network: Network, dropout: Dropout, half_volume_pools: bool = Tr
             yield layer, _LAYERS[layer.kind](layer, sides)
 
 
-def stage_models(model: tf.keras.Model, splits: Sequence[str]) -> List[tf.keras.Model]:
-    """The model cut after the split layers into models that share its layers: one after the other, they are the model.
+def stage_models(model: tf.keras.Model, ends: Sequence[str]) -> List[tf.keras.Model]:
+    """The model cut after these layers into models that share its layers: one after the other, they are the model.
 
     Each layer is called once more, on what its stage reads; its first call remains that of the whole model.
     """
@@ -54,7 +54,7 @@ def stage_models(model: tf.keras.Model, splits: Sequence[str]) -> List[tf.keras.
             continue
         value = layer(tf.nest.map_structure(lambda tensor, now=values: now[id(tensor)], layer.get_input_at(0)))
         values[id(layer.get_output_at(0))] = value
-        if layer.name in splits:
+        if layer.name in ends:
             stages.append(tf.keras.Model(start, value, name=start.name))
             start = tf.keras.Input(value.shape[1:], dtype=value.dtype, name=f"{model.name}_stage{len(stages)}")
             values = {id(layer.get_output_at(0)): start}
@@ -103,9 +103,15 @@ _LAYERS: Dict[str, Callable[[Layer, int], Any]] = {
         layer.options["width"], name=layer.name
     ),
     "batch_norm": lambda layer, sides: _keras.BatchNormalization(
-        momentum=layer.options["momentum"], epsilon=layer.options["epsilon"], name=layer.name
+        momentum=layer.options["momentum"],
+        epsilon=layer.options["epsilon"],
+        gamma_initializer=layer.options["gamma"],
+        name=layer.name,
     ),
-    "group_norm": lambda layer, sides: GroupNorm(layer.options["groups"], layer.options["epsilon"], layer.name),
+    "group_norm": lambda layer, sides: GroupNorm(
+        layer.options["groups"], layer.options["epsilon"], layer.name, layer.options["gamma"]
+    ),
+    "downsample": lambda layer, sides: Downsample(name=layer.name),
     "activation": _activation,
     "global_average_pool": lambda layer, sides: {
         2: _keras.GlobalAveragePooling2D,

@@ -40,12 +40,12 @@ class GroupNorm(tf.keras.layers.Layer):  # type: ignore[misc]
     The statistics have 32 bits: the squares of a group easily leave the range of 16.
     """
 
-    def __init__(self, groups: int, epsilon: float, name: str) -> None:
+    def __init__(self, groups: int, epsilon: float, name: str, gamma: str = "ones") -> None:
         super().__init__(name=name)
-        self.groups, self.epsilon = groups, epsilon
+        self.groups, self.epsilon, self.first_gamma = groups, epsilon, gamma
 
     def build(self, shape: Any) -> None:
-        self.gamma = self.add_weight(name="gamma", shape=(shape[-1],), initializer="ones")
+        self.gamma = self.add_weight(name="gamma", shape=(shape[-1],), initializer=self.first_gamma)
         self.beta = self.add_weight(name="beta", shape=(shape[-1],), initializer="zeros")
         super().build(shape)
 
@@ -57,6 +57,15 @@ class GroupNorm(tf.keras.layers.Layer):  # type: ignore[misc]
         values = (values - mean) * tf.math.rsqrt(variance + self.epsilon)
         values = tf.cast(tf.reshape(values, (-1, *sides, channels)), self.compute_dtype)
         return values * self.gamma + self.beta
+
+
+class Downsample(tf.keras.layers.Layer):  # type: ignore[misc]
+    """Every second pixel along each side, and behind the channels as many of zeros."""
+
+    def call(self, inputs: Any) -> Any:
+        sides = len(inputs.shape) - 2
+        values = inputs[(slice(None), *(slice(None, None, 2) for _ in range(sides)))]
+        return tf.pad(values, [*([0, 0] for _ in range(sides + 1)), [0, inputs.shape[-1]]])
 
 
 class Scale(tf.keras.layers.Layer):  # type: ignore[misc]

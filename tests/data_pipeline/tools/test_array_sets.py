@@ -32,7 +32,7 @@ def test_a_good_set_has_no_defects(kind: str, form: str, made: Callable[[str], P
     result = verify.run({"directory": str(made(kind)), "instances": 2, "micro_batch_size": 4}, events.append)
     assert (result["kind"], result["form"], result["defects"]) == (kind, form, 0)
     assert result["records"] == {"train": 20, "validation": 10} and result["bytes"] > 0
-    assert "train has not the" in result["notes"][0]["message"]
+    assert "train does not have the" in result["notes"][0]["message"]
     assert result["shards"]["train"] == {"steps": 2, "instances": 2, "per_instance": 8, "left_out": 4}
     assert not defects(events)
 

@@ -157,6 +157,14 @@ def test_a_build_from_archives_goes_on(archives: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "out") == whole
 
 
+def test_a_damaged_image_of_an_archive_is_fetched_again_with_it(archives: Path, tmp_path: Path) -> None:
+    path = archives / "ILSVRC2012_img_val.tar"
+    path.write_bytes(path.read_bytes().replace(b"\xff\xd8\xff", b"not", 1))
+    with pytest.raises(DataError, match=r"val_0\.JPEG at byte \d+ cannot be decoded") as caught:
+        build(archives, tmp_path / "out")
+    assert caught.value.hint.startswith("fetch the archive again")
+
+
 def test_numbers_of_the_development_kit_follow_its_own_order(archives: Path, tmp_path: Path) -> None:
     (archives / "validation_labels.txt").unlink()
     (archives / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n3\n")
@@ -193,18 +201,50 @@ def test_archives_that_cannot_be_used(name: str, spoil: Any, message: str, archi
 
 @pytest.fixture(autouse=True)
 def every_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ipulaunch.data_pipeline.tools.parallel._REPORT_INTERVAL_S", 0.0)
+    monkeypatch.setattr("ipulaunch.data_pipeline.parallel._REPORT_INTERVAL_S", 0.0)
 
 
 def test_a_build_with_other_options_is_refused(raw: Path, tmp_path: Path) -> None:
     build(raw, tmp_path / "out")
     with pytest.raises(UsageError, match="begun with other shards and longest side"):
         build(raw, tmp_path / "out", shards=2, longest_side=10)
-    (raw / "train" / "n01" / "n01_3.JPEG").unlink()
-    with pytest.raises(UsageError, match="begun with other images"):
-        build(raw, tmp_path / "out")
     with pytest.raises(UsageError, match="not an empty directory"):
         build(raw, raw)
+
+
+def test_a_build_with_other_images_is_refused_with_how_many_there_are(raw: Path, tmp_path: Path) -> None:
+    image, out = raw / "train" / "n01" / "n01_3.JPEG", tmp_path / "out"
+    build(raw, out)
+    data = image.read_bytes()
+    for name in ("n01_7.JPEG", "n01_8.JPEG"):
+        image.with_name(name).write_bytes(data)
+    with pytest.raises(UsageError, match=r"begun with other images \(there are 17 now, 2 more\)$"):
+        build(raw, out)
+    image.unlink()
+    image.with_name("n01_7.JPEG").unlink()
+    with pytest.raises(UsageError, match=r"begun with other images \(there are 15 now, as many, with"):
+        build(raw, out)
+    image.with_name("n01_8.JPEG").unlink()
+    with pytest.raises(
+        UsageError, match=r"begun with other images \(there are 14 now, 1 fewer\) and shards$"
+    ) as caught:
+        build(raw, out, shards=2)
+    assert "put back what is missing" in caught.value.hint
+    image.write_bytes(data)
+    assert build(raw, out)["kept"] == 4
+
+
+def test_a_build_goes_on_when_a_damaged_image_was_replaced(raw: Path, tmp_path: Path) -> None:
+    build(raw, tmp_path / "whole")
+    image = raw / "train" / "n01" / "n01_1.JPEG"
+    data = image.read_bytes()
+    image.write_bytes(b"text")
+    with pytest.raises(DataError, match=r"n01_1\.JPEG cannot be decoded") as caught:
+        build(raw, tmp_path / "out")
+    assert "replace it by a good image of the same name" in caught.value.hint
+    image.write_bytes(data)
+    build(raw, tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import fcntl
 import gzip
 import hashlib
 import io
@@ -183,6 +185,37 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="not an empty directory"), new_directory(out):
             pass
     assert contents(tmp_path) == {"file": hashlib.sha256(b"").hexdigest()}
+
+
+def test_what_a_killed_process_was_making_makes_way(tmp_path: Path) -> None:
+    (tmp_path / ".making" / "train").mkdir(parents=True)
+    (tmp_path / ".making" / "train" / "half").touch()
+    with new_directory(tmp_path) as making:
+        assert list(making.iterdir()) == []
+        (making / "whole").touch()
+    assert list(contents(tmp_path)) == ["whole"]
+
+
+def test_two_processes_do_not_make_a_set_in_one_directory(tmp_path: Path) -> None:
+    with new_directory(tmp_path) as making:
+        (making / "file").touch()
+        with pytest.raises(UsageError, match="another process is making a set in"), new_directory(tmp_path):
+            pass
+    assert list(contents(tmp_path)) == ["file"]
+
+
+def test_without_locks_nothing_is_taken_for_the_work_of_a_killed_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with new_directory(tmp_path / "set") as making:
+        with pytest.raises(UsageError, match="not an empty directory"), new_directory(tmp_path / "set"):
+            pass
+        (making / "file").touch()
+    assert list(contents(tmp_path)) == ["set/file"]
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "empty"])

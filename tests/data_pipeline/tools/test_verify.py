@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -144,7 +145,7 @@ def test_odd_images_are_noted_and_no_defects(
     encoded = [jpeg(), jpeg(channels=1), png, cmyk_jpeg]
     records = [encode_example({"image/encoded": data, "image/class/label": [1000]}) for data in encoded]
     write_records(tmp_path / "train-00000-of-00001", records)
-    notes = check(tmp_path, events)["notes"]
+    notes = [note for note in check(tmp_path, events)["notes"] if note["places"]]
     assert [(note["message"], note["places"][0]["record"]) for note in notes] == [
         ("CMYK", 3),
         ("PNG, not JPEG", 2),
@@ -157,6 +158,22 @@ def test_files_that_the_names_promise_are_missed(images: Path, events: Events) -
     (images / "train-00001-of-00002").unlink()
     check(images, events)
     assert defects(events) == [("train-00001-of-00002", None, None, "the file is missing")]
+
+
+def test_files_of_another_set_are_defects(images: Path, events: Events) -> None:
+    shutil.copy(images / "train-00000-of-00002", images / "train-00000-of-00001")
+    assert check(images, events)["records"] == {"train": 6, "validation": 2}
+    message = "it is of another set than the other train files"
+    assert defects(events) == [("train-00000-of-00001", None, None, message)]
+
+
+@pytest.mark.parametrize(("split", "option"), [("train", "--no-training"), ("validation", "--no-validation")])
+def test_a_set_without_one_of_its_splits_is_noted(split: str, option: str, volumes: Path, events: Events) -> None:
+    shutil.rmtree(volumes / split)
+    result = check(volumes, events)
+    message = f"there are no {split} files: a run on this set needs {option}"
+    assert result["notes"] == [{"message": message, "records": 0, "places": []}]
+    assert result["defects"] == 0
 
 
 def test_counts_for_a_plan(volumes: Path, events: Events) -> None:

@@ -12,7 +12,8 @@
 #PBS -m abe
 #PBS -l filesystems=home
 # cosmoflow on pod16, written by ipulaunch: 16 IPUs = 16 replicas x 1; 16 instances x 1 replica; global batch 16 = 1 micro-batch x 16 replicas x 1 accumulation
-# shellcheck disable=SC1090,SC1091
+# What is sourced lies on the cluster, and a $ between quotes is meant as it is.
+# shellcheck disable=SC1090,SC1091,SC2016
 
 cd /home/me || exit 4
 
@@ -45,10 +46,18 @@ trap 'stop=USR1 woken=1; [ -z "$launcher" ] || kill -USR1 "$launcher"' USR1
 trap 'stop=TERM woken=1' TERM
 
 # PBS sends nothing before the limit of time.
-(sleep 359880 && kill -USR1 "$$") >/dev/null 2>&1 &
+(
+  trap 'kill "$!"; exit' TERM
+  sleep 359880 &
+  wait "$!" && kill -USR1 "$$"
+) >/dev/null 2>&1 &
+timer=$!
+trap 'kill "$timer" 2>/dev/null' EXIT
 
 "$@" &
 launcher=$!
+# It may have come before there was a launcher.
+[ "$stop" != USR1 ] || kill -USR1 "$launcher"
 
 # A signal ends the waiting, not the launcher.
 while true; do
@@ -56,7 +65,9 @@ while true; do
   wait "$launcher" || code=$?
   if [ "$woken" -eq 0 ]; then break; fi
 done
+# It ends by the signal itself where it has not begun to listen yet.
+if [ "$code" -eq 138 ] && [ "$stop" = USR1 ]; then code=75; fi
 if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
-  echo "stopped with a checkpoint; to continue: qsub $run/job.sh"
+  echo "stopped; to continue: qsub $run/job.sh"
 fi
 exit "$code"

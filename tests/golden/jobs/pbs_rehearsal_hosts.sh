@@ -4,8 +4,10 @@
 #PBS -l place=scatter
 #PBS -j oe
 #PBS -o /home/me/runs/first/scheduler.log
+#PBS -v HOME
 # cosmoflow on pod16, written by ipulaunch: 16 IPUs = 16 replicas x 1; 8 instances x 2 replicas; global batch 16 = 1 micro-batch x 16 replicas x 1 accumulation
-# shellcheck disable=SC1090,SC1091
+# What is sourced lies on the cluster, and a $ between quotes is meant as it is.
+# shellcheck disable=SC1090,SC1091,SC2016
 
 cd /home/me || exit 4
 
@@ -17,6 +19,7 @@ if [ -e "$run/run/job.yaml" ]; then
     --engine=openmpi \
     --pod=16 \
     --num-instances=8 \
+    --env=HOME \
     --hostfile="$PBS_NODEFILE"
 else
   set -- ipulaunch cosmoflow \
@@ -28,6 +31,7 @@ else
     --micro-batch-size=1 \
     --gradient-accumulation-count=1 \
     --rehearsal \
+    --env=HOME \
     --hostfile="$PBS_NODEFILE" \
     --run-dir="$run/run"
 fi
@@ -41,6 +45,8 @@ trap 'stop=TERM woken=1' TERM
 
 "$@" &
 launcher=$!
+# It may have come before there was a launcher.
+[ "$stop" != USR1 ] || kill -USR1 "$launcher"
 
 # A signal ends the waiting, not the launcher.
 while true; do
@@ -48,7 +54,9 @@ while true; do
   wait "$launcher" || code=$?
   if [ "$woken" -eq 0 ]; then break; fi
 done
+# It ends by the signal itself where it has not begun to listen yet.
+if [ "$code" -eq 138 ] && [ "$stop" = USR1 ]; then code=75; fi
 if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
-  echo "stopped with a checkpoint; to continue: qsub $run/job.sh"
+  echo "stopped; to continue: qsub $run/job.sh"
 fi
 exit "$code"

@@ -7,7 +7,8 @@
 #SBATCH --output=/home/me/runs/first/scheduler.log
 #SBATCH --open-mode=append
 # mnist on 1 IPU, written by ipulaunch: 1 IPU = 1 replica x 1; 1 instance x 1 replica; global batch 64 = 64 micro-batch x 1 replica x 1 accumulation
-# shellcheck disable=SC1090,SC1091
+# What is sourced lies on the cluster, and a $ between quotes is meant as it is.
+# shellcheck disable=SC1090,SC1091,SC2016
 
 set -u
 run=/home/me/runs/first
@@ -39,6 +40,8 @@ trap 'stop=TERM woken=1' TERM
 
 "$@" &
 launcher=$!
+# It may have come before there was a launcher.
+[ "$stop" != USR1 ] || kill -USR1 "$launcher"
 
 # A signal ends the waiting, not the launcher.
 while true; do
@@ -46,7 +49,9 @@ while true; do
   wait "$launcher" || code=$?
   if [ "$woken" -eq 0 ]; then break; fi
 done
+# It ends by the signal itself where it has not begun to listen yet.
+if [ "$code" -eq 138 ] && [ "$stop" = USR1 ]; then code=75; fi
 if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
-  echo "stopped with a checkpoint in $run"
+  echo "stopped; to continue: sbatch $run/job.sh"
 fi
 exit "$code"

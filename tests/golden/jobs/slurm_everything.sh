@@ -15,7 +15,8 @@
 #SBATCH --mail-type=END,FAIL
 #SBATCH --qos=high
 # imagenet on pod16, written by ipulaunch: 16 IPUs = 4 replicas x 4; 4 instances x 1 replica; global batch 8192 = 16 micro-batch x 4 replicas x 128 accumulation
-# shellcheck disable=SC1090,SC1091
+# What is sourced lies on the cluster, and a $ between quotes is meant as it is.
+# shellcheck disable=SC1090,SC1091,SC2016
 
 # The environment.
 module load poplar
@@ -65,6 +66,8 @@ trap 'stop=TERM woken=1' TERM
 
 "$@" &
 launcher=$!
+# It may have come before there was a launcher.
+[ "$stop" != USR1 ] || kill -USR1 "$launcher"
 
 # A signal ends the waiting, not the launcher.
 while true; do
@@ -72,7 +75,9 @@ while true; do
   wait "$launcher" || code=$?
   if [ "$woken" -eq 0 ]; then break; fi
 done
+# It ends by the signal itself where it has not begun to listen yet.
+if [ "$code" -eq 138 ] && [ "$stop" = USR1 ]; then code=75; fi
 if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
-  echo "stopped with a checkpoint in $run"
+  echo "stopped; to continue: sbatch $run/job.sh"
 fi
 exit "$code"

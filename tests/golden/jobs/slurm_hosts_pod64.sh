@@ -9,7 +9,8 @@
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
 # cosmoflow on pod64, written by ipulaunch: 64 IPUs = 64 replicas x 1; 64 instances x 1 replica; global batch 64 = 1 micro-batch x 64 replicas x 1 accumulation
-# shellcheck disable=SC1090,SC1091
+# What is sourced lies on the cluster, and a $ between quotes is meant as it is.
+# shellcheck disable=SC1090,SC1091,SC2016
 
 # The environment.
 module load python/3.8
@@ -49,6 +50,8 @@ trap 'stop=TERM woken=1' TERM
 
 "$@" &
 launcher=$!
+# It may have come before there was a launcher.
+[ "$stop" != USR1 ] || kill -USR1 "$launcher"
 
 # A signal ends the waiting, not the launcher.
 while true; do
@@ -56,6 +59,8 @@ while true; do
   wait "$launcher" || code=$?
   if [ "$woken" -eq 0 ]; then break; fi
 done
+# It ends by the signal itself where it has not begun to listen yet.
+if [ "$code" -eq 138 ] && [ "$stop" = USR1 ]; then code=75; fi
 if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi

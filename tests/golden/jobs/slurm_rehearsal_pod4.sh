@@ -10,7 +10,8 @@
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
 # cosmoflow on pod4, written by ipulaunch: 4 IPUs = 4 replicas x 1; 4 instances x 1 replica; global batch 4 = 1 micro-batch x 4 replicas x 1 accumulation
-# shellcheck disable=SC1090,SC1091
+# What is sourced lies on the cluster, and a $ between quotes is meant as it is.
+# shellcheck disable=SC1090,SC1091,SC2016
 
 set -u
 run=/home/me/runs/first
@@ -42,6 +43,8 @@ trap 'stop=TERM woken=1' TERM
 
 "$@" &
 launcher=$!
+# It may have come before there was a launcher.
+[ "$stop" != USR1 ] || kill -USR1 "$launcher"
 
 # A signal ends the waiting, not the launcher.
 while true; do
@@ -49,6 +52,8 @@ while true; do
   wait "$launcher" || code=$?
   if [ "$woken" -eq 0 ]; then break; fi
 done
+# It ends by the signal itself where it has not begun to listen yet.
+if [ "$code" -eq 138 ] && [ "$stop" = USR1 ]; then code=75; fi
 if [ "$code" -eq 75 ] && [ "$stop" = USR1 ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi

@@ -11,10 +11,13 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
+from ipulaunch.configs.job import Job, to_yaml
+from ipulaunch.configs.workloads import resolve
 from ipulaunch.launcher.cli import cli
 from ipulaunch.launcher.commands import doctor
+from ipulaunch.launcher.doctor import places
 from ipulaunch.launcher.doctor import world as worlds
-from ipulaunch.launcher.doctor.case import Case
+from ipulaunch.launcher.doctor.case import Case, Place
 from ipulaunch.launcher.doctor.check import Check, amount, clean
 from ipulaunch.launcher.doctor.diagnosis import carry_out, diagnose
 from ipulaunch.launcher.doctor.report import as_data, as_text, can_run
@@ -22,6 +25,9 @@ from ipulaunch.launcher.doctor.world import Output, World, this_machine
 
 FAKES = Path(__file__).parents[2] / "fakes"
 STANDIN = Path(__file__).parents[2] / "standin" / "site"
+
+COMPILE = ("--compile-only", "--executable-cache-path", "/c")
+CACHE = Place("executable cache", Path("/c"), "--executable-cache-path", ("poprun",))
 
 CHECKS = [
     Check("poprun, on IPUs", "poprun", "missing", "not on the PATH", "enable it", ("poprun",)),
@@ -93,7 +99,7 @@ def test_the_data_say_the_same(make_plan: Callable[..., Any]) -> None:
         "group": "poprun, on IPUs",
         "name": "poprun",
         "state": "missing",
-        "needed": True,
+        "stops_the_plan": True,
         "found": "not on the PATH",
         "fix": "enable it",
     }
@@ -224,6 +230,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> List[Case]:
         pytest.param(["mnist", "--no-use-ipu"], {"engines": ("openmpi",)}, id="use-ipu"),
         pytest.param(["program", "--pod", "4"], {"is_own_program": True}, id="program"),
         pytest.param(["imagenet", "--pod", "4", "--no-rehearsal"], {"samples": "not named"}, id="no-data"),
+        pytest.param(["cifar10", "--pod", "4"], {"needs_estimators": False}, id="keras"),
+        pytest.param(["cifar10", "--ipus", "1", "--api", "estimator"], {"needs_estimators": True}, id="estimator"),
+        pytest.param(["cosmoflow", "--pod", "4", "--executable-cache-path", "/c"], {"writes": (CACHE,)}, id="cache"),
+        pytest.param(["program", "--pod", "4", "--executable-cache-path", "/c"], {"writes": (CACHE,)}, id="own-cache"),
     ],
 )
 def test_what_is_looked_at(
@@ -231,6 +241,34 @@ def test_what_is_looked_at(
 ) -> None:
     assert ipulaunch("doctor", *words).code == 0
     assert {name: getattr(quick[0], name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("asked", ["runs/mnist-1", "mnist-1", "auto"])
+def test_the_run_to_resume_is_that_of_the_launch(
+    asked: str, ipulaunch: Callable[..., Any], quick: List[Case], fake_mpirun: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "runs" / "mnist-1"
+    (run / "checkpoints" / "update-00000008").mkdir(parents=True)
+    (run / "job.yaml").write_text(to_yaml(Job("mnist", "cpu", resolve("mnist", rehearsal=True).settings)))
+    (run / "plan.json").touch()
+    assert ipulaunch("doctor", "mnist", "--engine", "openmpi", "--resume", asked).code == 0
+    assert [place.path for place in quick[0].reads if place.flag == "--resume"] == [run]
+
+
+def test_a_directory_without_the_records_of_the_workload_is_told(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "a.tfrecord").touch()
+    place = Place("data", tmp_path, "--data-dir", holds=("train/*.tfrecord", "validation/*.tfrecord"))
+    found = places._readable(place)
+    assert (found.state, found.found) == ("missing", f"{tmp_path} holds no validation/*.tfrecord")
+    assert places._readable(place._replace(holds=place.holds[:1])).state == "ok"
+
+
+def test_nothing_to_resume_is_nothing_to_look_at(
+    ipulaunch: Callable[..., Any], quick: List[Case], fake_mpirun: Path
+) -> None:
+    assert ipulaunch("doctor", "mnist", "--engine", "openmpi", "--resume", "auto").code == 0
+    assert not [place for place in quick[0].reads if place.flag == "--resume"]
 
 
 @pytest.mark.parametrize(
@@ -250,6 +288,14 @@ def test_the_controller_is_looked_at_when_asked(
     assert quick[0].vipu == vipu
 
 
+def test_the_controller_is_no_matter_where_nothing_is_attached(
+    ipulaunch: Callable[..., Any], quick: List[Case], fake_mpirun: Path
+) -> None:
+    words = ["cosmoflow", "--pod", "4", "--engine", "poprun", *COMPILE, "--vipu-server-host", "c"]
+    assert ipulaunch("doctor", *words).code == 4  # there is no poprun
+    assert quick[0].vipu is None
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -265,6 +311,7 @@ def test_the_controller_is_looked_at_when_asked(
         (["cosmoflow", "--pod", "5"], 3, ""),
         (["cosmoflow", "--pod", "4", "--env", "1X"], 2, "not the name of a variable"),
         (["cosmoflow", "--pod", "4", "--engine", "poprun"], 4, "cannot run here with poprun; missing: poprun"),
+        (["cosmoflow", "--pod", "4", "--resume", "none"], 5, "there is no run or checkpoint none"),
     ],
 )
 def test_refusals(
@@ -318,13 +365,39 @@ def test_a_machine_with_the_sdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         "PATH", os.pathsep.join([str(sdk / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     )
     monkeypatch.setenv("POPLAR_SDK_ENABLED", str(sdk))
-    monkeypatch.setenv("IPULAUNCH_STANDIN_SDK", "3.4")
+    monkeypatch.setenv("IPU_STANDIN_SDK", "3.4")
     monkeypatch.setenv("PYTHONPATH", str(STANDIN))
     outcome = ipulaunch("doctor", "cosmoflow", "--pod", "16", "--host-layout", "8x16", "--json")
     data = json.loads(outcome.out)
     states = {check["name"]: check["state"] for check in data["checks"] if check["group"] == "poprun, on IPUs"}
     assert states == dict.fromkeys(("SDK", "poprun", "popdist", "TensorFlow for IPUs"), "ok"), data
     assert (outcome.code, data["plan"]["engine"], data["plan"]["instances"]) == (0, "poprun", 16)
+
+
+@pytest.fixture()
+def with_sdk(monkeypatch: pytest.MonkeyPatch, fake_mpirun: Path) -> None:
+    """The strict poprun and the stand-in, so that plans for IPUs can run here."""
+    monkeypatch.setenv("PATH", os.pathsep.join([str(FAKES), str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.setenv("IPU_STANDIN_SDK", "3.4")
+    monkeypatch.setenv("PYTHONPATH", str(STANDIN))
+
+
+def test_compiling_alone_needs_no_controller(with_sdk: None, tmp_path: Path, ipulaunch: Callable[..., Any]) -> None:
+    words = ["doctor", "cosmoflow", "--pod", "4", "--compile-only", "--vipu-server-host", "127.0.0.1"]
+    words += ["--vipu-server-port", "1", "--engine", "poprun", "--json", "--executable-cache-path"]
+    code, out, err = ipulaunch(*words, str(tmp_path / "cache"))
+    assert code == 0, err
+    states = {check["name"]: check["state"] for check in json.loads(out)["checks"]}
+    assert (states["executable cache"], "V-IPU server" in states) == ("ok", False)
+    (tmp_path / "file").touch()
+    code, out, err = ipulaunch(*words, str(tmp_path / "file"))
+    assert (code, "missing: executable cache" in err) == (4, True), err
+
+
+def test_an_estimator_to_test_needs_its_directory(with_sdk: None, ipulaunch: Callable[..., Any]) -> None:
+    words = ["doctor", "cifar10", "--ipus", "1", "--api", "estimator", "--test-only", "--engine", "poprun"]
+    code, _, err = ipulaunch(*words, "--synthetic-data", "cpu", "--model-dir", "nowhere")
+    assert (code, "model directory" in err) == (4, True), err
 
 
 def test_this_machine_is_where_the_user_is(tmp_path: Path) -> None:

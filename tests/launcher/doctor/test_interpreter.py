@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict
 import pytest
 
 from ipulaunch.launcher.doctor.answers import read_answers
-from ipulaunch.launcher.doctor.case import Case
+from ipulaunch.launcher.doctor.case import SYNTHETIC, Case
 from ipulaunch.launcher.doctor.check import Check
 from ipulaunch.launcher.doctor.interpreter import check_interpreter
 from ipulaunch.launcher.doctor.world import Output
@@ -17,9 +17,11 @@ GOOD = {
     "project": version("ipulaunch"),
     "memory": "nodes 0",
     "mpi4py": "Open MPI v5.0.8, package: x",
+    "opencv": "4.11.0",
     "popdist": "3.3.0",
     "tensorflow": "2.6.3",
     "keras": "2.6.0",
+    "estimators": "",
     "ipu_build": "",
 }
 
@@ -43,7 +45,7 @@ def named(checks: Any) -> Dict[str, Check]:
     [
         ({}, "Python", "ok", "3.8.10: /opt/bin/py", ()),
         ({}, "ipulaunch", "ok", version("ipulaunch"), ()),
-        ({"project": None}, "ipulaunch", "missing", "No module", ("openmpi", "poprun")),
+        ({"project": None}, "ipulaunch", "missing", "No module", ("poprun", "openmpi")),
         ({"project": "0.0.1"}, "ipulaunch", "missing", "0.0.1, and this launcher is", ("poprun", "openmpi")),
         ({}, "TensorFlow", "ok", "2.6.3", ()),
         ({"tensorflow": None}, "TensorFlow", "missing", "No module", ("poprun", "openmpi")),
@@ -101,6 +103,43 @@ def test_an_engine_that_is_not_looked_at_is_not_mentioned(make_world: Callable[.
     world = make_world(says={"py": answered(popdist=None)})
     assert "popdist" not in named(check_interpreter(Case(python="py", engines=("openmpi",)), world))
     assert "mpi4py" not in named(check_interpreter(Case(python="py", engines=("poprun",)), world))
+
+
+@pytest.mark.parametrize(
+    ("workload", "samples", "found", "state", "stops"),
+    [
+        ("imagenet", "", "4.11.0", "ok", ()),
+        ("imagenet", "", None, "missing", ("poprun", "openmpi")),
+        ("imagenet", SYNTHETIC, None, "warning", ()),
+        ("mnist", "", None, None, None),
+    ],
+)
+def test_crops_need_opencv(
+    workload: str, samples: str, found: Any, state: Any, stops: Any, make_world: Any, make_plan: Any
+) -> None:
+    world = make_world(says={"py": answered(opencv=found)})
+    case = Case(python="py", plan=make_plan(2, 2)._replace(workload=workload), samples=samples)
+    check = named(check_interpreter(case, world)).get("OpenCV")
+    assert (check and check.state, check and check.stops) == (state, stops)
+
+
+@pytest.mark.parametrize(
+    ("needs", "answer", "state", "stops"),
+    [
+        (True, "", "ok", ()),
+        (True, None, "missing", ("poprun", "openmpi")),
+        (False, None, None, None),
+    ],
+)
+def test_an_estimator_needs_a_tensorflow_that_has_them(
+    needs: bool, answer: Any, state: Any, stops: Any, make_world: Callable[..., Any]
+) -> None:
+    world = make_world(says={"py": answered(tensorflow="2.16.1", estimators=answer)})
+    check = named(check_interpreter(Case(python="py", needs_estimators=needs), world)).get("Estimators")
+    assert (check and check.state, check and check.stops) == (state, stops)
+    if check and check.state != "ok":
+        assert check.found == "TensorFlow 2.16.1 has none: 2.15 was the last that had them"
+        assert "--api keras" in check.fix
 
 
 def test_a_single_instance_needs_no_mpi4py(make_world: Callable[..., Any], make_plan: Callable[..., Any]) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import platform
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -60,6 +62,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         for checkpoint in checkpoints:
             (path / "checkpoints" / checkpoint).mkdir(parents=True)
         path.mkdir(parents=True, exist_ok=True)
+        (path / "plan.json").touch()
         if job:
             (path / "job.yaml").touch()
         return path
@@ -91,7 +94,48 @@ def test_a_run_that_works_is_no_leftover(
 ) -> None:
     path = make_run("cosmoflow-1", "", checkpoints=(".update-00000001.77",))
     files = processes((8, 1, LAUNCHER, 1000), (9, 8, WORKER.replace("/r", str(path)), 1000))
-    assert [check.state for check in check_leftovers(Case(directory=tmp_path), make_world(files=files))] == ["ok"] * 3
+    assert [check.state for check in check_leftovers(Case(directory=tmp_path), make_world(files=files))] == ["ok"] * 5
+
+
+@pytest.mark.parametrize(
+    ("records", "state"),
+    [
+        pytest.param(("done.json", "done.json"), "ok", id="done"),
+        pytest.param(("", ""), "warning", id="open"),
+        pytest.param(("heartbeat", "heartbeat"), "ok", id="on-another-host"),
+        pytest.param(None, "ok", id="waits"),
+    ],
+)
+def test_a_submitted_run_has_its_records_inside(
+    records: Any, state: str, make_run: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = make_run("cosmoflow-1")
+    (path / "job.json").touch()
+    if records is not None:
+        make_run("cosmoflow-1/run", *records)
+    check = check_leftovers(Case(directory=tmp_path), make_world())[2]
+    assert (check.name, check.state, check.fix.startswith(f"ipulaunch resume {path},")) == (
+        "runs",
+        state,
+        state != "ok",
+    )
+
+
+def test_a_submitted_run_that_works_here_is_no_leftover(
+    make_run: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = make_run("cosmoflow-1")
+    (path / "job.json").touch()
+    inside = make_run("cosmoflow-1/run", "", checkpoints=(".update-00000001.77",))
+    assert [check.state for check in check_leftovers(Case(directory=tmp_path), make_world())[1:3]] == ["warning"] * 2
+    files = processes((8, 1, LAUNCHER, 1000), (9, 8, WORKER.replace("/r", str(inside)), 1000))
+    assert [check.state for check in check_leftovers(Case(directory=tmp_path), make_world(files=files))] == ["ok"] * 5
+
+
+def test_a_link_to_nowhere_is_no_run(make_world: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "latest").symlink_to("gone")
+    assert check_leftovers(Case(directory=tmp_path), make_world())[2].state == "ok"
 
 
 def test_a_program_of_the_users_own_leaves_no_end(
@@ -114,6 +158,37 @@ def test_half_written_checkpoints(
     assert (check.state, check.found) == ("warning", f"2 checkpoints half written: {left}")
 
 
+@pytest.mark.parametrize(
+    ("mapped", "user", "left"),
+    [
+        pytest.param(
+            "", os.getuid(), "2 MiB of memory that no process uses: sm_segment.a.0, sm_segment.a.1", id="left"
+        ),
+        pytest.param("7f00-7f01 rw-s 0 0:1 5 /dev/shm/sm_segment.a.0\n", os.getuid(), "1 MiB", id="one-is-used"),
+        pytest.param("", os.getuid() + 1, "", id="of-another-user"),
+    ],
+)
+def test_memory_that_instances_shared(
+    mapped: str, user: int, left: str, make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    segments = {f"dev/shm/sm_segment.a.{number}": "x" * (1 << 20) for number in (0, 1)}
+    files = {**processes((10, 1, WORKER, user)), "proc/10/maps": mapped, "proc/self/status": f"Uid:\t{user}\n"}
+    check = check_leftovers(Case(directory=tmp_path), make_world(files={**files, **segments}))[3]
+    assert (check.state, left in check.found) == ("warning" if left else "ok", True), check
+
+
+@pytest.mark.parametrize(("environ", "place"), [({}, "tmp"), ({"TMPDIR": "/scratch/me"}, "scratch/me")])
+def test_sessions_of_launchers_that_were_killed(
+    environ: Dict[str, str], place: str, make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    owner = f'{{"host": "{platform.node()}", "pid": 12}}'
+    world = make_world(environ=environ, files={f"{place}/ipulaunch-abcdefgh/session.json": owner})
+    check = check_leftovers(Case(directory=tmp_path), world)[4]
+    left = world.root / place / "ipulaunch-abcdefgh"
+    assert (check.state, check.found) == ("warning", f"1 session whose launcher was killed: {left}")
+    assert check.fix == "the next run removes it; so does rm -r"
+
+
 def test_a_machine_without_proc_has_no_processes(make_world: Callable[..., Any], tmp_path: Path) -> None:
     checks = check_leftovers(Case(directory=tmp_path), make_world(root=tmp_path / "nothing"))
-    assert [check.state for check in checks] == ["ok"] * 3
+    assert [check.state for check in checks] == ["ok"] * 5

@@ -6,6 +6,8 @@ from typing import Any, Callable, Dict
 
 import pytest
 
+from ipulaunch.configs.cosmoflow import CosmoflowSettings
+from ipulaunch.configs.estimators import CosmoflowEstimator
 from ipulaunch.configs.workloads import resolve
 from ipulaunch.launcher.doctor import places
 from ipulaunch.launcher.doctor.case import Case, Place, with_places
@@ -14,6 +16,9 @@ from ipulaunch.launcher.doctor.places import check_places
 from ipulaunch.launcher.doctor.world import Space
 
 MIB, GIB = 1 << 20, 1 << 30
+
+
+ESTIMATOR = {"estimator.model_dir": "model"}
 
 
 def fails(path: Path) -> Space:
@@ -127,14 +132,22 @@ def test_a_large_set_is_not_listed_to_its_end(
             {"data": "missing", "staged records": "ok", "checkpoints": "ok"},
             id="written",
         ),
-        pytest.param("cosmoflow", {"training.resume": "auto"}, {"data": "ok"}, id="resume-auto"),
+        pytest.param(
+            "cosmoflow", {"estimator.use": True, **ESTIMATOR}, {"data": "ok", "model directory": "ok"}, id="estimator"
+        ),
+        pytest.param(
+            "cosmoflow",
+            {"estimator.use": True, "training.training": False, **ESTIMATOR},
+            {"data": "ok", "model directory": "missing"},
+            id="estimator-tested",
+        ),
         pytest.param(
             "cosmoflow", {"training.resume": "/none"}, {"data": "ok", "run to resume": "missing"}, id="resume-gone"
         ),
     ],
 )
 def test_the_directories_of_a_workload(
-    workload: str, assignments: Dict[str, str], expected: Dict[str, str], make_world: Callable[..., Any], tmp_path: Path
+    workload: str, assignments: Dict[str, Any], expected: Dict[str, str], make_world: Callable[..., Any], tmp_path: Path
 ) -> None:
     from ipulaunch.configs.tree import assign, merge
 
@@ -149,3 +162,24 @@ def test_the_directories_of_a_workload(
     )
     checks = check_places(with_places(Case(directory=tmp_path), resolved.settings), make_world())
     assert {check.name: check.state for check in checks[1:]} == expected
+
+
+def test_a_model_directory_that_cannot_be_written(
+    make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("model"))
+    settings = CosmoflowSettings(estimator=CosmoflowEstimator(use=True, model_dir=str(tmp_path / "model")))
+    check = check_places(with_places(Case(directory=tmp_path), settings), make_world())[1]
+    assert (check.name, check.state, check.stops) == ("model directory", "missing", ("poprun", "openmpi"))
+    assert check.fix == "name another place with --model-dir"
+
+
+def test_the_executable_cache_is_of_poprun_alone(
+    make_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("cache"))
+    (tmp_path / "cache").mkdir()
+    place = Place("executable cache", tmp_path / "cache", "--executable-cache-path", ("poprun",))
+    check = check_places(Case(directory=tmp_path, writes=(place,)), make_world())[1]
+    assert (check.state, check.stops) == ("missing", ("poprun",))

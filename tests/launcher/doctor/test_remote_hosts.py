@@ -15,10 +15,10 @@ from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.launcher.doctor import remote_hosts
 from ipulaunch.launcher.doctor.case import Case, Place
 from ipulaunch.launcher.doctor.check import Check
-from ipulaunch.launcher.doctor.remote_hosts import Shared, ask_host, check_hosts, require_hosts
+from ipulaunch.launcher.doctor.remote_hosts import Shared, ask_host, check_hosts, require_hosts, unready_hosts
 from ipulaunch.launcher.doctor.world import Output, World, this_machine
 
-SHARED = Shared("/opt/py", "/shared/.marker", "/shared", "/data")
+SHARED = Shared(Case(python="/opt/py"), "/shared/.marker", "/shared", "/data")
 GOOD = {
     "marker": True, "directory": True, "data": True, "python": "3.8.1", "version": version("ipulaunch"), "time": 1000.0,
 }  # fmt: skip
@@ -77,7 +77,7 @@ def test_ssh_is_never_allowed_to_ask(make_world: Callable[..., World]) -> None:
 def test_a_directory_that_cannot_be_marked_leaves_a_doubt(make_world: Callable[..., World]) -> None:
     world = make_world(says={"ssh": answered(marker=False)})
     checks = {check.name: check for check in ask_host("h", SHARED._replace(marker=""), world, 5)}
-    assert (checks["run directory"].state, "cannot be told" in checks["run directory"].found) == ("warning", True)
+    assert (checks["run directory"].state, "this was not checked" in checks["run directory"].found) == ("warning", True)
 
 
 def test_this_machine_is_not_asked(make_world: Callable[..., World], tmp_path: Path) -> None:
@@ -160,7 +160,64 @@ def test_hosts_that_are_really_asked(real_world: World, tmp_path: Path) -> None:
 
 
 def test_a_launch_is_refused_where_a_host_is_not_ready(real_world: World, tmp_path: Path) -> None:
-    require_hosts(Case(hosts=("good",), directory=tmp_path), real_world)
+    case = Case(engine="openmpi", directory=tmp_path)
+    require_hosts(case._replace(hosts=("good",)), real_world)
     with pytest.raises(NotReadyError, match=r"host locked: ssh: .*Permission denied") as refused:
-        require_hosts(Case(hosts=("good", "locked"), directory=tmp_path), real_world)
+        require_hosts(case._replace(hosts=("good", "locked")), real_world)
     assert "ssh-copy-id locked" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_NODEFILE"])
+def test_inside_a_job_ssh_is_not_needed(
+    name: str, real_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "4711")
+    case = Case(engine="openmpi", hosts=("good", "locked"), python=sys.executable, directory=tmp_path)
+    said = "host locked: not checked over ssh: locked: Permission denied (publickey)."
+    assert require_hosts(case, this_machine()) == [said]
+    assert unready_hosts(case, this_machine()) == {}
+    with pytest.raises(NotReadyError, match="host bare: Python"):  # one that is reached is measured
+        require_hosts(case._replace(hosts=("bare", "locked")), this_machine())
+
+
+def test_inside_a_job_no_ssh_is_needed_at_all(make_world: Callable[..., World], tmp_path: Path) -> None:
+    world = make_world(environ={"SLURM_JOB_ID": "1"})
+    (check,) = check_hosts(Case(hosts=("a",), directory=tmp_path), world)
+    assert (check.state, check.stops, "srun" in check.fix) == ("warning", (), True)
+
+
+def test_hosts_that_could_not_take_part_are_told_with_the_first_reason(real_world: World, tmp_path: Path) -> None:
+    hosts = ("localhost", "fine", "locked", "bare")
+    case = Case(engine="openmpi", hosts=hosts, python=sys.executable, directory=tmp_path)
+    wrong = unready_hosts(case, real_world)
+    assert sorted(wrong) == ["bare", "locked"]
+    assert wrong["locked"] == "does not answer (locked: Permission denied (publickey).)"
+    assert wrong["bare"].startswith("is not ready: Python (")
+
+
+@pytest.mark.parametrize(("engine", "is_own"), [("poprun", False), ("poprun", True), ("openmpi", True)])
+def test_of_poprun_and_of_own_programs_only_silent_hosts_are_blamed(
+    engine: str, is_own: bool, real_world: World, tmp_path: Path
+) -> None:
+    hosts = ("fine", "locked", "bare")
+    case = Case(engine=engine, hosts=hosts, python=sys.executable, directory=tmp_path, is_own_program=is_own)
+    assert sorted(unready_hosts(case, real_world)) == ["locked"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "stops"),
+    [
+        ({"version": ""}, "ipulaunch", ("openmpi",)),  # mpirun starts programs through a module of ours
+        ({"version": "0.0.1"}, "ipulaunch", ()),
+        ({"marker": False}, "run directory", ()),
+        ({"directory": False}, "run directory", ()),
+    ],
+)
+def test_own_programs_need_less_on_other_hosts(
+    changes: Dict[str, Any], name: str, stops: Sequence[str], make_world: Callable[..., World]
+) -> None:
+    shared = SHARED._replace(case=Case(python="/opt/py", is_own_program=True))
+    checks = {c.name: c for c in ask_host("h", shared, make_world(says={"ssh": answered(**changes)}), 5)}
+    assert (checks[name].state, checks[name].stops) == ("missing", stops)
+    no_python = make_world(says={"ssh": Output(127, "", "sh: /opt/py: not found")})
+    assert {c.name: c.stops for c in ask_host("h", shared, no_python, 5)}["Python"] == ("openmpi",)

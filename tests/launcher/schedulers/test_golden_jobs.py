@@ -12,6 +12,8 @@ from typing import Any, Callable, List
 
 import pytest
 
+from ipulaunch.launcher.schedulers.script import CHECKER
+
 pytestmark = pytest.mark.core
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "jobs"
@@ -32,16 +34,22 @@ CASES = {
         *("--hosts", "node7", "--no-update-partition", "--executable-cache-path", "/scratch/it's mine"),
     ],
     "slurm_rehearsal_pod4.sh": ["cosmoflow", "--pod", "4", "--scheduler", "slurm", "--requeue", "--time", "10", *CPUS],
+    "slurm_quoted.sh": [
+        *("cosmoflow", "--pod", "16", "--scheduler", "slurm", "--data-dir", "/data/$USER/`old`", "--env", "A=$(b) 'c'"),
+    ],
     "slurm_container.sh": ["mnist", "--scheduler", "slurm", *IMAGE, *CPUS],
     "pbs_pod16.sh": [
         *("cosmoflow", "--pod", "16", "--scheduler", "pbs", "--account", "ab12", "--partition", "workq", "--requeue"),
         *("--time", "100:00:00", "--mail-user", "me@example.org", "--mail-type", "ALL"),
         "--directive=-l filesystems=home",
     ],
-    "pbs_rehearsal_hosts.sh": ["cosmoflow", "--pod", "16", "--scheduler", "pbs", "--nodes", "2", *CPUS],
+    "pbs_rehearsal_hosts.sh": [
+        *("cosmoflow", "--pod", "16", "--scheduler", "pbs", "--nodes", "2", *CPUS, "--env", "HOME"),
+    ],
     "kubernetes_ipujob.yaml": [
         *("cosmoflow", "--pod", "16", "--site", "epcc-eidf", *IMAGE, "--volume", "my-claim:/data", "--time", "60"),
         *("--namespace", "my-project", "--data-dir", "/data/cosmoflow"),
+        *("--env", "WANDB_API_KEY=secret:wandb/api-key"),
     ],
     "kubernetes_job.yaml": ["cosmoflow", "--pod", "4", "--scheduler", "kubernetes", "--requeue", *IMAGE, *CPUS],
     "kubernetes_mpijob.yaml": [
@@ -59,7 +67,7 @@ def _shells(name: str) -> List[str]:
     found = []
     for match in re.finditer(r"^( +)- \|\n((?:\1  .*\n|\n)+)", text, re.MULTILINE):
         block = re.sub(f"^{match.group(1)}  ", "", match.group(2), flags=re.MULTILINE)
-        found.append("#!/bin/bash\n# shellcheck disable=SC1090,SC1091\n" + block)
+        found.append(f"#!/bin/bash\n{CHECKER}\n{block}")
     assert found
     return found
 

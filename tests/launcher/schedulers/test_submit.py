@@ -6,12 +6,18 @@ import json
 import os
 import shlex
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
 from ipulaunch.configs.job import from_yaml
+from ipulaunch.launcher import run_paths
+from ipulaunch.launcher.run_paths import run_path
+from ipulaunch.launcher.schedulers import tools
 from ipulaunch.topology.plan import from_json
 
 pytestmark = pytest.mark.core
@@ -48,6 +54,23 @@ def test_run_directory_has_a_name_of_its_own(ipulaunch: Run, scheduler: Any, tmp
     (run,) = (tmp_path / "runs").iterdir()
     assert run.name.startswith("cosmoflow-2")
     assert f"#SBATCH --job-name={run.name}\n" in (run / "job.sh").read_text()
+
+
+def test_jobs_of_one_second_have_directories_of_their_own(
+    ipulaunch: Run, scheduler: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_paths.time, "strftime", lambda form, *_: "20261116-104512")
+    with run_path("cosmoflow", None):  # of another launch, which still plans
+        assert ipulaunch(*SLURM).code == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name == "cosmoflow-20261116-104512-2"
+    assert scheduler.calls == [["sbatch", "--parsable", str(run / "job.sh")]]
+
+
+@pytest.mark.parametrize("words", [("--account", "a b"), ("--num-replicas", "3")], ids=["job", "plan"])
+def test_a_refused_job_leaves_no_directory(words: Tuple[str, ...], ipulaunch: Run, tmp_path: Path) -> None:
+    assert ipulaunch(*SLURM, *words).code in (2, 3)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_dry_run_asks_nobody_and_makes_nothing(ipulaunch: Run, scheduler: Any, tmp_path: Path) -> None:
@@ -91,11 +114,37 @@ def test_refusal_is_told_in_the_schedulers_words(words: Any, ipulaunch: Run, sch
     assert not (tmp_path / "r1").exists()
 
 
-def test_answer_that_is_no_id(ipulaunch: Run, scheduler: Any) -> None:
-    scheduler.says("sbatch", "hello")
-    code, _, err = ipulaunch(*SLURM)
+@pytest.mark.parametrize(
+    ("words", "command", "look"),
+    [(SLURM, "sbatch", "squeue"), ((*POD, "--scheduler", "pbs"), "qsub", "qstat")],
+    ids=["slurm", "pbs"],
+)
+def test_job_without_an_id_keeps_its_directory(
+    words: Any, command: str, look: str, ipulaunch: Run, scheduler: Any, tmp_path: Path
+) -> None:
+    scheduler.says(command, "hello")
+    code, _, err = ipulaunch(*words, "--run-dir", "r1")
     assert code == 7
     assert "'hello', which is no job id" in err
+    assert f"hint: look for it with {look}; its directory {tmp_path / 'r1'} is kept" in err
+    assert (tmp_path / "r1" / "job.sh").is_file()
+
+
+def test_job_that_may_be_queued_keeps_its_directory(
+    ipulaunch: Run, scheduler: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.says("hang")
+    monkeypatch.setattr(tools, "_TIMEOUT_S", 0.1)
+    code, _, err = ipulaunch(*SLURM, "--run-dir", "r1")
+    assert code == 7
+    assert "sbatch does not answer within 0.1 s, and may have taken the job\nhint: look for it in the queue" in err
+    assert (tmp_path / "r1" / "job.sh").is_file()
+
+
+def test_id_comes_after_a_banner(ipulaunch: Run, scheduler: Any, tmp_path: Path) -> None:
+    scheduler.says("qsub", "Welcome to the cluster", "78.pbs01")
+    code, out, _ = ipulaunch(*POD, "--scheduler", "pbs", "--run-dir", "r1")
+    assert (code, out) == (0, "78.pbs01\n")
 
 
 @pytest.mark.parametrize(
@@ -110,11 +159,33 @@ def test_missing_command(words: Any, command: str, ipulaunch: Run, no_scheduler:
     assert not (tmp_path / "r1").exists()
 
 
+def test_a_job_that_names_no_images_is_not_queued(ipulaunch: Run, scheduler: Any) -> None:
+    words = ("submit", "cifar10", "--pod", "4", "--scheduler", "slurm")
+    code, _, err = ipulaunch(*words)
+    assert (code, scheduler.calls) == (5, []) and "cifar10 needs its images" in err
+
+
+@pytest.mark.parametrize("name", ["slurm", "pbs"])
+def test_refusals_name_what_the_user_gave(
+    name: str, ipulaunch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (*POD, "--scheduler", name, "--dry-run")
+    _, _, err = ipulaunch(*words, "--run-dir", "my run")
+    assert f"the run directory '{tmp_path}/my run' is refused" in err
+    for option in ("--account", "--partition", "--mail-user"):
+        _, _, err = ipulaunch(*words, option, "a b")
+        assert f"error: {option} 'a b' is refused" in err
+    (tmp_path / "My Dir").mkdir()
+    monkeypatch.chdir(tmp_path / "My Dir")
+    code, _, err = ipulaunch(*words)
+    assert (code, f"the working directory '{tmp_path}/My Dir' is refused" in err) == (2, True)
+
+
 def test_run_directory_that_exists(ipulaunch: Run, scheduler: Any, tmp_path: Path) -> None:
     (tmp_path / "r1").mkdir()
     code, _, err = ipulaunch(*SLURM, "--run-dir", "r1")
     assert (code, scheduler.calls) == (2, [])
-    assert "there is a run directory r1 already" in err
+    assert "there is a directory r1 already" in err
 
 
 def _called(script: str) -> List[str]:
@@ -134,7 +205,7 @@ def _called(script: str) -> List[str]:
             ("imagenet", "--pod", "16", "--config", "resnet50_16ipus_8k_bn_pipeline", "--dataset-path", "/a b"),
             id="pipeline",
         ),
-        pytest.param(("imagenet", "--pod", "16", "--set", "optimizer.name=lars", "--logs-per-epoch", "1/2"), id="set"),
+        pytest.param(("imagenet", "--pod", "16", "--set", "optimizer.name=lars", "--dataset-path", "d"), id="set"),
     ],
 )
 def test_call_in_the_script_plans_the_same(words: Any, ipulaunch: Run) -> None:
@@ -186,6 +257,19 @@ def test_settings_of_the_call_are_those_of_the_job(ipulaunch: Run, scheduler: An
         pytest.param(("--scheduler", "slurm", "--time", "0"), "leaves no time", id="no-time"),
         pytest.param(
             ("--scheduler", "slurm", "--time", "2"), "asked to stop 120 s before its limit of 120 s", id="short-time"
+        ),
+        pytest.param(
+            ("--scheduler", "slurm", "--signal-lead", "300"),
+            "--signal-lead 300 has no effect without --time",
+            id="lead",
+        ),
+        pytest.param(
+            ("--scheduler", "pbs", "--signal-lead", "300"), "--signal-lead 300 has no effect without --time", id="timer"
+        ),
+        pytest.param(
+            ("--scheduler", "slurm", "--time", "2-00:00:00", "--signal-lead", "65536"),
+            "asked to stop 65536 s before its limit, and Slurm takes 65535 s at most",
+            id="long-lead",
         ),
         pytest.param(("--scheduler", "slurm", "--hosts", "a", "--nodes", "2"), "--nodes 2, and 1 hosts", id="nodes"),
         pytest.param(
@@ -282,13 +366,43 @@ def test_setup_is_one_line(line: str, ipulaunch: Run, scheduler: Any) -> None:
 
 @pytest.mark.parametrize("value", ["a b", "a;reboot", "$(reboot)", "`id`", "'", '"', "$HOME", "a\\b", "*"])
 def test_hostile_settings_are_quoted(value: str, ipulaunch: Run) -> None:
-    out = ipulaunch(*SLURM, "--data-dir", value, "--dry-run").out
-    assert f"--data-dir={value}" in _called(out)
+    out = ipulaunch(*SLURM, "--data-dir", f"/{value}", "--dry-run").out
+    assert f"--data-dir=/{value}" in _called(out)
+
+
+@pytest.mark.parametrize(
+    "words", [("--data-dir", "d"), ("--checkpoint-output-dir", "d"), ("--executable-cache-path", "d")]
+)
+def test_paths_are_named_in_full(words: Tuple[str, str], ipulaunch: Run, tmp_path: Path) -> None:
+    out = ipulaunch(*SLURM, *words, "--dry-run").out
+    assert f"{words[0]}={tmp_path}/d" in _called(out)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--data-dir", "d"), 6, "--data-dir: data.data_dir is d, relative"),
+        (("--set", "training.checkpoint_output_dir=d"), 6, "--set: training.checkpoint_output_dir is d, relative"),
+        (("--executable-cache-path", "d"), 2, "--executable-cache-path is d, relative"),
+        (("--python", "bin/python"), 2, "--python is bin/python, relative"),
+        (("--resume", "runs/before"), 2, "--resume runs/before is relative"),
+    ],
+)
+def test_a_pod_is_given_whole_paths_only(words: Any, code: int, said: str, ipulaunch: Run) -> None:
+    found, out, err = ipulaunch(*KUBERNETES, "--dry-run", *words)
+    assert (found, out) == (code, "")
+    assert f"error: {said} to the directory here, which a Pod does not see\nhint: " in err
+    assert (
+        ipulaunch(
+            *KUBERNETES, "--dry-run", words[0], words[1].replace("=d", "=/d") if "=" in words[1] else f"/{words[1]}"
+        ).code
+        == 0
+    )
 
 
 def test_settings_have_no_second_line(ipulaunch: Run) -> None:
     code, out, err = ipulaunch(*SLURM, "--data-dir", "a\n#SBATCH --x", "--dry-run")
-    assert (code, out) == (2, "")
+    assert (code, out) == (6, "")
     assert "expected one line" in err
 
 
@@ -301,6 +415,158 @@ def test_nothing_of_the_environment_is_in_a_script(ipulaunch: Run, scheduler: An
             assert canary not in path.read_text()
         assert "--env=MY_API_KEY" in (tmp_path / name / "job.sh").read_text()
     assert canary not in json.dumps(scheduler.calls)
+
+
+SETUP = ("--setup", "export WANDB_API_KEY=$(cat ~/k)")
+
+
+@pytest.mark.parametrize("scheduler_name", ["slurm", "pbs", "kubernetes"])
+def test_a_variable_that_the_job_sets_itself_need_not_be_set_here(scheduler_name: str, ipulaunch: Run) -> None:
+    words = ("--scheduler", scheduler_name, *SETUP, "--env", "WANDB_API_KEY", "--dry-run")
+    more = ("--container-image", "x") if scheduler_name == "kubernetes" else ()
+    code, out, err = ipulaunch(*POD, *words, *more)
+    assert code == 0, err
+    assert "--env=WANDB_API_KEY" in out and "export WANDB_API_KEY=$(cat ~/k)" in out
+    assert "#PBS -v" not in out  # qsub refuses the names of variables that it does not have
+
+
+def test_a_variable_that_nothing_sets_is_refused(ipulaunch: Run) -> None:
+    code, _, err = ipulaunch(*SLURM, "--env", "WANDB_API_KEY", "--dry-run")
+    assert code == 2 and "--env WANDB_API_KEY: it is not set here, and no --setup could set it in the job" in err
+    assert "WANDB_API_KEY=VALUE" not in err and "--setup 'export WANDB_API_KEY=$(cat FILE)'" in err
+    code, _, err = ipulaunch(*SLURM, "--env", "LIBRARY_X", "--dry-run")
+    assert code == 2 and "give --env LIBRARY_X=VALUE" in err
+
+
+def test_pbs_is_told_the_names_of_variables(ipulaunch: Run) -> None:
+    names = ("--env", "WANDB_API_KEY", "--env", "LIBRARY", "--env", "SHOWN=1")
+    env = {"WANDB_API_KEY": "canary-1", "LIBRARY": "canary-2"}
+    out = ipulaunch(*POD, "--scheduler", "pbs", *names, "--dry-run", env=env).out
+    assert "#PBS -v WANDB_API_KEY,LIBRARY\n" in out and "canary" not in out
+    assert "#PBS -v" not in ipulaunch(*POD, "--scheduler", "pbs", "--dry-run").out
+
+
+def test_a_pod_takes_a_secret_from_kubernetes(ipulaunch: Run) -> None:
+    import yaml
+
+    out = ipulaunch(*KUBERNETES, "--env", "WANDB_API_KEY=secret:my-wandb/api_key", "--dry-run").out
+    container = yaml.safe_load(out)["spec"]["workers"]["template"]["spec"]["containers"][0]
+    reference = {"secretKeyRef": {"name": "my-wandb", "key": "api_key"}}
+    assert container["env"] == [{"name": "WANDB_API_KEY", "valueFrom": reference}]
+    assert container["args"][0].count("--env=WANDB_API_KEY") == 2 and "secret:" not in out
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("A_TOKEN=x1", "would show a secret in the manifest", "give --env A_TOKEN=secret:NAME/KEY"),
+        ("A_TOKEN", "the variables here do not reach a Pod", "give --env A_TOKEN=secret:NAME/KEY"),
+        ("LIBRARY", "the variables here do not reach a Pod", "give --env LIBRARY=VALUE"),
+        ("A_TOKEN=secret:name", "key '' is refused", "SECRET/KEY"),
+        ("A_TOKEN=secret:Name/key", "'Name' is refused", "small letters"),
+        ("A_TOKEN=secret:name/k$y", "'k$y' is refused", "letters"),
+        ("A B", "'A B' is refused", "the name of a variable"),
+    ],
+)
+def test_what_a_pod_cannot_be_given_is_refused(text: str, said: str, hint: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch(*KUBERNETES, "--env", text, "--dry-run")
+    assert (code, out) == (2, "")
+    assert said in err and hint in err.partition("hint: ")[2]
+
+
+def test_launcher_of_an_mpijob_plans_for_its_workers(ipulaunch: Run, tmp_path: Path) -> None:
+    """It has one core itself, and would take its workers to have as many."""
+    import yaml
+
+    words = ("--scheduler", "kubernetes", "--container-image", "x", "--nodes", "2", "--volume", "a:/b", *CPUS)
+    words += ("--env", "A_TOKEN=secret:a/b")
+    wanted = json.loads(ipulaunch(*POD, *words, "--dry-run", "--json").out)
+    specs = yaml.safe_load(wanted["script"])["spec"]["mpiReplicaSpecs"]
+    shell = specs["Launcher"]["template"]["spec"]["containers"][0]["args"][0]
+    (tmp_path / "hostfile").write_text("w0 slots=4\nw1 slots=4\n")
+    call = [word.replace("/etc/mpi/hostfile", str(tmp_path / "hostfile")) for word in _called(shell)]
+    on_one_core = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"
+    code = f"{on_one_core}; from ipulaunch.launcher.cli import cli; cli()"
+    more = [sys.executable, "-c", code, *call, "--dry-run", "--json"]
+    done = subprocess.run(more, env={**os.environ, "A_TOKEN": "x"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    placements = json.loads(done.stdout)["plan"]["placements"]
+    assert len(placements) == len(wanted["plan"]["placements"]) == 8
+    assert [p["cores"] for p in placements] == [p["cores"] for p in wanted["plan"]["placements"]]
+    assert "env" not in specs["Worker"]["template"]["spec"]["containers"][0]
+    assert shell.count("--host-layout=1x4") == 2  # also where it continues
+
+
+def test_kubernetes_replaces_nothing_in_the_shell(ipulaunch: Run) -> None:
+    import yaml
+
+    lines = ("renice -n 5 $$", "x=$(hostname)", "y=$(cat ~/y)")
+    out = ipulaunch(*KUBERNETES, *(word for line in lines for word in ("--setup", line)), "--dry-run").out
+    shell = yaml.safe_load(out)["spec"]["workers"]["template"]["spec"]["containers"][0]["args"][0]
+    assert shell.splitlines()[1:4] == ["renice -n 5 $$$", "x=$$(hostname)", "y=$(cat ~/y)"]  # $$ becomes $
+
+
+def test_a_pod_that_is_lost_with_its_node_does_not_fail_the_job(ipulaunch: Run) -> None:
+    import yaml
+
+    words = ("--scheduler", "kubernetes", "--container-image", "x", "--requeue", *CPUS, "--dry-run")
+    spec = yaml.safe_load(ipulaunch("submit", "cosmoflow", "--pod", "4", *words).out)["spec"]
+    lost, stopped, failed = spec["podFailurePolicy"]["rules"]  # the first that fits counts
+    assert lost == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    assert (stopped["onExitCodes"]["values"], stopped["action"]) == ([75], "Ignore")
+    assert (failed["onExitCodes"]["operator"], failed["action"]) == ("NotIn", "FailJob")
+
+
+@pytest.mark.parametrize("requeue", [True, False], ids=["again", "once"])
+def test_each_pod_has_the_limit_of_time_for_itself_where_others_may_follow(requeue: bool, ipulaunch: Run) -> None:
+    import yaml
+
+    words = ("--scheduler", "kubernetes", "--container-image", "x", "--time", "60", *CPUS, "--dry-run")
+    words += ("--requeue",) if requeue else ()
+    spec = yaml.safe_load(ipulaunch("submit", "cosmoflow", "--pod", "4", *words).out)["spec"]
+    limits = [part.get("activeDeadlineSeconds") for part in (spec, spec["template"]["spec"])]
+    assert limits == ([None, 3480] if requeue else [3480, None])
+
+
+def test_a_rehearsal_asks_for_cores_where_trainings_ask_for_ipus(ipulaunch: Run) -> None:
+    words = ("--site", "alcf-bow-pod64", "--scheduler", "slurm", *CPUS, "--dry-run")
+    out = ipulaunch("submit", "cosmoflow", "--pod", "4", *words).out
+    assert "#SBATCH --cpus-per-task=" in out and "#SBATCH --ipus" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("slurm",), "sbatch: error: Unable to contact slurm controller (connect failure)"),
+        (("pbs",), "qsub: cannot connect to server pbs01 (errno=111)"),
+        (("kubernetes", "--container-image", "x"), "dial tcp 127.0.0.1:6443: connect: connection refused"),
+    ],
+    ids=["slurm", "pbs", "kubernetes"],
+)
+def test_a_server_that_cannot_be_reached_is_no_failure_of_the_job(
+    words: Tuple[str, ...], said: str, ipulaunch: Run, scheduler: Any, tmp_path: Path
+) -> None:
+    scheduler.says("refuse", said)
+    code, _, err = ipulaunch("submit", "cosmoflow", "--pod", "4", *CPUS, "--scheduler", *words, "--run-dir", "r")
+    assert code == 4 and "does not reach its server" in err and "is its server up" in err
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_part_of_a_pod_asks_for_its_own_hosts(ipulaunch: Run) -> None:
+    part = ("submit", "cosmoflow", "--pod", "256", "--ipus")
+    assert "#SBATCH --nodes=1\n" in ipulaunch(*part, "16", "--scheduler", "slurm", "--dry-run").out
+    assert "#SBATCH --nodes=2\n" in ipulaunch(*part, "128", "--scheduler", "slurm", "--dry-run").out
+    code, _, err = ipulaunch(*part, "64", "--scheduler", "kubernetes", "--container-image", "x", "--dry-run")
+    assert code == 0, err
+
+
+def test_a_job_on_ipus_has_one_pod(ipulaunch: Run, tmp_path: Path) -> None:
+    code, _, err = ipulaunch(*KUBERNETES, "--nodes", "2", "--dry-run")
+    assert code == 3 and "hint: leave --nodes out" in err
+    (tmp_path / "site.yaml").write_text("hosts: {ipus_per_host: 4}\n")
+    code, _, err = ipulaunch(*KUBERNETES, "--site", "./site.yaml", "--dry-run")
+    assert code == 3 and "4 hosts, and an IPUJob" in err and "hint: use --nodes 1, or a site without" in err
+    assert ipulaunch(*KUBERNETES, "--site", "./site.yaml", "--nodes", "1", "--dry-run").code == 0
 
 
 def test_resumed_run_is_named_in_full(ipulaunch: Run, tmp_path: Path) -> None:
@@ -321,23 +587,61 @@ def test_unknown_workload(ipulaunch: Run) -> None:
     assert "did you mean cosmoflow?" in err
 
 
-def test_script_hands_signals_on_and_asks_to_be_queued_again(ipulaunch: Run, tmp_path: Path) -> None:
-    """The shell of the script, with an ipulaunch that stops on USR1."""
-    import subprocess
+# An ipulaunch that stops on USR1, and does not wait for it for ever.
+STOPS = 'trap "exit 75" USR1\necho "$@" >>"$OUT"\n{}\nfor _ in {{1..400}}; do /bin/sleep 0.05; done\nexit 9'
+PBS = ("submit", "cosmoflow", "--pod", "16", "--scheduler", "pbs", "--time", "60", "--run-dir", "r1", "--dry-run")
 
-    commands = tmp_path / "commands"
-    commands.mkdir()
-    fakes = {
-        "ipulaunch": 'trap "exit 75" USR1\necho "$@" >>"$OUT"\nkill -USR1 "$PPID"\nwhile true; do sleep 0.05; done',
-        "scontrol": 'echo "scontrol $*" >>"$OUT"',
-    }
-    for name, text in fakes.items():
-        (commands / name).write_text(f"#!/bin/bash\n{text}\n")
-        (commands / name).chmod(0o755)
+
+def run_script(script: str, tmp_path: Path, **commands: str) -> int:
+    """The exit code of a job's script, with these commands in the place of the real ones."""
+    place = tmp_path / "commands"
+    place.mkdir(exist_ok=True)
+    for name, text in commands.items():
+        (place / name).write_text(f"#!/bin/bash\n{text}\n")
+        (place / name).chmod(0o755)
+    job = {"SLURM_JOB_ID": "12", "PBS_JOBID": "12.h"}
+    env = {"PATH": f"{place}{os.pathsep}{os.environ['PATH']}", "OUT": str(tmp_path / "out"), **job}
+    return subprocess.run(["bash"], input=script, env=env, encoding="utf-8", timeout=30, check=False).returncode
+
+
+def test_pbs_script_asks_to_stop_before_the_limit(ipulaunch: Run, tmp_path: Path) -> None:
+    script = ipulaunch(*PBS).out
+    assert "sleep 3480" in script  # of an hour; --grace is 60 s
+    assert run_script(script, tmp_path, ipulaunch=STOPS.format(""), sleep="/bin/sleep 0.3") == 75
+
+
+def test_pbs_script_ends_its_timer(ipulaunch: Run, tmp_path: Path) -> None:
+    """It would signal whoever has the number of the shell by then."""
+    waits = 'for _ in {1..400}; do [ -s "$OUT" ] && break; /bin/sleep 0.05; done\nexit 7'
+    sleeps = 'echo $$ >"$OUT"\nexec /bin/sleep "$@"'
+    assert run_script(ipulaunch(*PBS).out, tmp_path, ipulaunch=waits, sleep=sleeps) == 7
+    timer = Path(f"/proc/{(tmp_path / 'out').read_text().strip()}/cmdline")
+    for _ in range(100):
+        if not _says(timer):
+            break
+        time.sleep(0.05)
+    assert not _says(timer)
+
+
+def _says(file: Path) -> str:
+    """What a file holds; of a process that has ended and that nobody has asked for, the kernel says nothing."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+def test_a_signal_that_the_launcher_could_not_hear_yet_queues_the_job_again(ipulaunch: Run, tmp_path: Path) -> None:
+    dies = 'kill -USR1 "$PPID"; /bin/sleep 0.2; trap - USR1; kill -USR1 $$'
     script = ipulaunch(*SLURM, "--requeue", "--time", "60", "--run-dir", "r1", "--dry-run").out
-    env = {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}", "SLURM_JOB_ID": "12", "OUT": str(tmp_path / "out")}
-    done = subprocess.run(["bash"], input=script, env=env, encoding="utf-8", timeout=30, check=False)
-    assert done.returncode == 75
+    assert run_script(script, tmp_path, ipulaunch=dies, scontrol='echo "scontrol $*" >>"$OUT"') == 75
+    assert (tmp_path / "out").read_text() == "scontrol requeue 12\n"
+
+
+def test_script_hands_signals_on_and_asks_to_be_queued_again(ipulaunch: Run, tmp_path: Path) -> None:
+    commands = {"ipulaunch": STOPS.format('kill -USR1 "$PPID"'), "scontrol": 'echo "scontrol $*" >>"$OUT"'}
+    script = ipulaunch(*SLURM, "--requeue", "--time", "60", "--run-dir", "r1", "--dry-run").out
+    assert run_script(script, tmp_path, **commands) == 75
     first, second = (tmp_path / "out").read_text().splitlines()
     assert first.startswith("cosmoflow --engine=poprun --pod=16 ")
     assert first.endswith(f" --run-dir={tmp_path}/r1/run")
@@ -345,5 +649,5 @@ def test_script_hands_signals_on_and_asks_to_be_queued_again(ipulaunch: Run, tmp
     (tmp_path / "r1" / "run").mkdir(parents=True)
     (tmp_path / "r1" / "run" / "job.yaml").touch()
     (tmp_path / "out").unlink()
-    subprocess.run(["bash"], input=script, env=env, encoding="utf-8", timeout=30, check=False)
+    run_script(script, tmp_path, **commands)
     assert (tmp_path / "out").read_text().startswith(f"resume {tmp_path}/r1/run --engine=poprun --pod=16 ")

@@ -2,7 +2,7 @@
 
 import os
 
-if "IPULAUNCH_STANDIN_SDK" in os.environ:
+if "IPU_STANDIN_SDK" in os.environ:
     from ipu_standin import modules
 
-    modules.install(os.environ["IPULAUNCH_STANDIN_SDK"])
+    modules.install(os.environ["IPU_STANDIN_SDK"])

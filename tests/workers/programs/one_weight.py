@@ -25,6 +25,7 @@ from ipulaunch.data_pipeline.source import ArraySource  # noqa: E402
 from ipulaunch.data_pipeline.stream import training_stream  # noqa: E402
 from ipulaunch.topology import Batch, popdist  # noqa: E402
 from ipulaunch.workers.backends.cpu import CpuBackend  # noqa: E402
+from ipulaunch.workers.backends.interface import Feed  # noqa: E402
 from ipulaunch.workers.collective import join  # noqa: E402
 from ipulaunch.workers.measures import Measure  # noqa: E402
 from ipulaunch.workers.optimizers import make_optimizer  # noqa: E402
@@ -49,7 +50,7 @@ def step(place, collective, batch):
     loss = Measure("loss", lambda targets, outputs: tf.reduce_mean(tf.square(outputs - targets), axis=-1))
     trained = backend.prepare(model, make_optimizer(settings, batch, 1), [loss], None)
     stream = training_stream(Line(), batch, place, shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=1)
-    trained.fit(stream, epochs=1, steps_per_epoch=1, verbose=0)
+    trained.fit(Feed(stream), epochs=1, steps_per_epoch=1, callbacks=[])
     return float(model.get_weights()[0][0, 0])
 
 

@@ -65,7 +65,7 @@ def _of_estimators(sdk: Sdk) -> Dict[str, Callable[..., Any]]:
         f"{_IPU}.ipu_run_config.IPURunConfig": later(lambda module: module.make_ipu_run_config),
         f"{_IPU}.ipu_run_config.RunConfig": later(lambda module: module.RunConfig),
         f"{_IPU}.ipu_estimator.IPUEstimator": estimator("IPUEstimator"),
-        f"{_IPU}.ipu_estimator.IPUEstimatorSpec": later(lambda module: module.Spec),
+        f"{_IPU}.ipu_estimator.IPUEstimatorSpec": later(lambda module: module.make_spec),
         f"{_IPU}.ipu_pipeline_estimator.IPUPipelineEstimator": estimator("IPUPipelineEstimator"),
         f"{_IPU}.ipu_pipeline_estimator.IPUPipelineEstimatorSpec": later(lambda module: module.PipelineSpec),
         f"{_IPU}.ops.pipelining_ops.OptimizerFunctionOutput": output,

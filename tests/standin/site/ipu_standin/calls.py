@@ -10,13 +10,13 @@ from typing import Any, Callable, Mapping, Optional
 
 
 class Calls:
-    """The record of one process; the file is named by IPULAUNCH_STANDIN_CALLS, and may be shared by instances."""
+    """The record of one process; the file is named by IPU_STANDIN_CALLS, and may be shared by instances."""
 
     def __init__(self, environ: Mapping[str, str], instance: Callable[[], int]) -> None:
         self.environ, self.instance = environ, instance
 
     def record(self, name: str, arguments: Mapping[str, Any]) -> None:
-        path = self.environ.get("IPULAUNCH_STANDIN_CALLS")
+        path = self.environ.get("IPU_STANDIN_CALLS")
         if path:
             shown = {key: _shown(value) for key, value in arguments.items()}
             line = json.dumps({"instance": self.instance(), "call": name, "arguments": shown}) + "\n"

@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from ipu_standin.feeds import TYPES
+from ipu_standin.options import check_depth
 from ipu_standin.pipelining import Pipeline
-from ipu_standin.sdk import Sdk
+from ipu_standin.sdk import Sdk, selected_ipus
 
 _v1 = tf.compat.v1
 _HOST_STEPS = "AssignAddVariableOp"
@@ -38,8 +39,13 @@ def make_ipu_run_config(*arguments: Any) -> IpuRunConfig:
             raise ValueError(f"IPURunConfig takes positive whole numbers, not {count!r}")
     if given.ipu_options is None and given.num_replicas * given.num_shards > 1:
         raise ValueError("IPURunConfig with several devices needs ipu_options")
-    if given.ipu_options is not None and type(given.ipu_options).__name__ != "IPUConfig":
-        raise TypeError("ipu_options is an IPUConfig")
+    check_depth("prefetch_depth", given.prefetch_depth)
+    if given.ipu_options is not None:
+        if type(given.ipu_options).__name__ != "IPUConfig":
+            raise TypeError("ipu_options is an IPUConfig")
+        needed, selected = given.num_replicas * given.num_shards, selected_ipus(given.ipu_options)
+        if selected < needed:
+            raise ValueError(f"ipu_options select {selected} IPUs, and IPURunConfig has {needed} devices")
     return given
 
 
@@ -72,6 +78,18 @@ class Spec(NamedTuple):
     prediction_hooks: Any
 
 
+def make_spec(*arguments: Any) -> Spec:
+    given = Spec(*arguments)
+    keys = tf.estimator.ModeKeys
+    if given.mode == keys.TRAIN and given.train_op is None:
+        raise ValueError("Missing train_op.")
+    if given.mode in (keys.TRAIN, keys.EVAL) and given.loss is None:
+        raise ValueError("Missing loss.")
+    if given.mode == keys.EVAL and (given.eval_metrics is None) == (given.eval_metric_ops is None):
+        raise ValueError("evaluation takes one of eval_metrics and eval_metric_ops")
+    return given
+
+
 class PipelineSpec:
     """What IPUPipelineEstimatorSpec() was given."""
 
@@ -85,6 +103,8 @@ class PipelineSpec:
             raise ValueError("IPUPipelineEstimatorSpec needs an eval_metrics_fn to evaluate")
         if type(count) is not int or count < 1:
             raise ValueError(f"gradient_accumulation_count is {count!r}")
+        if "accumulate_outfeed" in more:
+            raise ValueError("accumulate_outfeed cannot be passed: the Estimator accumulates the loss itself")
         self.mode, self.stages, self.count, self.metrics_fn = mode, stages, count, metrics_fn
         self.optimizer_function, self.mapping, self.more = optimizer_function, mapping, more
         self.method = "SUM" if isinstance(method, str) else method.name  # a default is a text in the table

@@ -71,6 +71,7 @@ def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., A
             raise RuntimeError(f"{what}() after compile()")
 
     def accumulate(steps: Any, method: Any, use_v2: bool, **more: Any) -> None:
+        pipelining.check_switches(more)
         unknown = set(more) - set(sdk.table.classes[_ACCUMULATOR].parameters)
         if unknown or {"opt", "num_mini_batches"} & set(more):
             raise TypeError(f"options of the accumulating optimizer: {sorted(more)}")
@@ -95,6 +96,15 @@ def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., A
         known = set(sdk.table.classes["tensorflow.python.ipu.ipu_infeed_queue.IPUInfeedQueue"].parameters)
         if set(more) - known or "dataset" in more:
             raise TypeError(f"options of the infeed: {sorted(more)}")
+        check_depth("prefetch_depth", more.get("prefetch_depth"))
+
+    def feed_out(**more: Any) -> None:
+        known = set(sdk.table.classes["tensorflow.python.ipu.ipu_outfeed_queue.IPUOutfeedQueue"].parameters)
+        if set(more) - known:
+            raise TypeError(f"options of the outfeed: {sorted(more)}")
+        if {"outfeed_mode", "device_ordinal"} & set(more):
+            raise ValueError("outfeed_mode and device_ordinal are not compatible with Keras")
+        check_depth("buffer_depth", more.get("buffer_depth"))
 
     return {
         "set_gradient_accumulation_options": accumulate,
@@ -104,7 +114,14 @@ def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., A
         "reset_pipeline_stage_assignment": lambda: options.assignment.clear(),
         "set_replication_options": replicate,
         "set_infeed_queue_options": feed_in,
+        "set_outfeed_queue_options": feed_out,
     }
+
+
+def check_depth(name: str, depth: Any) -> None:
+    """The depth of a feed, where one is given."""
+    if depth is not None and (type(depth) is not int or depth < 1):
+        raise ValueError(f"{name} is {depth!r}, expected a positive whole number")
 
 
 def _positive(steps: Any) -> int:

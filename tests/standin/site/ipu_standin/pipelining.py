@@ -43,6 +43,24 @@ def check_poplar_options(table: Any, name: str, options: Any) -> None:
             raise ValueError(f"{name} has no option {key}")
         if type(value) is not str:
             raise TypeError(f"{name}[{key!r}] is a str, not {type(value).__name__}")
+        taken = table.poplar_options[name][key]
+        if not (_is_share(value) if taken == "share" else value in taken):
+            raise ValueError(f"{name}[{key!r}] is {value!r}, expected {taken}")
+
+
+def _is_share(text: str) -> bool:
+    """Whether a text is a number from 0 to 1."""
+    try:
+        return 0 <= float(text) <= 1
+    except ValueError:
+        return False
+
+
+def check_switches(keywords: Mapping[str, Any]) -> None:
+    """Whether something leaves the IPU is yes, no, or left to the SDK."""
+    for name, value in keywords.items():
+        if name.startswith("offload_") and not isinstance(value, (type(None), bool)):
+            raise TypeError(f"{name} is a bool, not {type(value).__name__}")
 
 
 def nodes_in_order(model: Any) -> List[Any]:
@@ -101,9 +119,7 @@ class Pipeline:
         for name, kind in (("pipeline_schedule", "PipelineSchedule"), ("recomputation_mode", "RecomputationMode")):
             if not isinstance(keywords.get(name), (type(None), sdk.enums[enums + kind])):
                 raise TypeError(f"{name} is a {kind}, not {keywords[name]!r}")
-        offloads = keywords.get("offload_weight_update_variables")
-        if not isinstance(offloads, (type(None), bool)):
-            raise TypeError("offload_weight_update_variables is a bool")
+        check_switches(keywords)
         self.mapping, self.keywords = mapping, keywords
 
     @property

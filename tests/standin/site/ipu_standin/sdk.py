@@ -106,12 +106,11 @@ def make_config(sdk: Sdk) -> Any:
 
     def configure(config: Any) -> None:
         check_config(sdk, config)
-        selected = number_of_ipus(config.auto_select_ipus)
-        if config.__dict__["device_ipus"] is not None and selected:
+        if config.__dict__["device_ipus"] is not None and number_of_ipus(config.auto_select_ipus):
             raise ValueError("auto_select_ipus and the device of PopDist are both set")
         if sdk.is_under_poprun and not config.experimental.multi_replica_distribution.process_count:
             raise RuntimeError("configure_ipu_system() before set_ipu_config(): every instance would train alone")
-        ipus = config.__dict__["device_ipus"] or selected
+        ipus = selected_ipus(config)
         if not ipus:
             raise RuntimeError("configure_ipu_system() with no IPUs selected")
         if sdk.ipus not in (None, ipus):
@@ -128,6 +127,11 @@ def make_config(sdk: Sdk) -> Any:
 
         setattr(IPUConfig, name, method)
     return IPUConfig
+
+
+def selected_ipus(config: Any) -> int:
+    """The IPUs that a config asks for: PopDist's device, or so many."""
+    return config.__dict__["device_ipus"] or number_of_ipus(config.auto_select_ipus)
 
 
 def check_config(sdk: Sdk, config: Any) -> None:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, TypeVar
+from typing import Any, Callable, Deque, Dict, Generator, Iterable, Optional, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,6 +23,10 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+class GivenUp(Exception):
+    """Nobody waits for the work of this thread any more."""
+
+
 class Progress:
     """Counts what is done, from any thread, and reports it now and then."""
 
@@ -30,8 +34,15 @@ class Progress:
         self.report, self.what, self.total, self.done = report, what, total, 0
         self.lock = threading.Lock()
         self.next_report = 0.0
+        self.is_given_up = False
+
+    def check(self) -> None:
+        """End the work of this thread if it was given up."""
+        if self.is_given_up:
+            raise GivenUp
 
     def add(self, count: int = 1) -> None:
+        self.check()
         with self.lock:
             self.done += count
             now = time.monotonic()
@@ -40,8 +51,13 @@ class Progress:
                 self.report({"event": "progress", "what": self.what, "done": self.done, "total": self.total})
 
 
-def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """The results of the work on each item, in the order of the items. The first error ends it."""
+def in_order(
+    work: Callable[[Item], Result], items: Iterable[Item], threads: int, progress: Optional[Progress] = None
+) -> Generator[Result, None, None]:
+    """The results of the work on each item, in the order of the items. The first error ends it.
+
+    So does an interrupt. Work that is under way then is waited for: what counts with `progress` ends at its next count.
+    """
     waiting: Deque[Future[Result]] = collections.deque()
     rest = iter(items)
     with ThreadPoolExecutor(threads) as pool:
@@ -50,6 +66,9 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int
             while waiting:
                 yield waiting.popleft().result()
                 waiting.extend(pool.submit(work, item) for item in itertools.islice(rest, 1))
-        finally:
+        except BaseException:  # an error of the work, an interrupt, or nobody takes the results any more
+            if progress is not None:
+                progress.is_given_up = True
             for future in waiting:
                 future.cancel()
+            raise

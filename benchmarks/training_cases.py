@@ -1,0 +1,144 @@
+"""What training.py measures, each in a process that is bound before it imports this: Keras, Horovod, one update."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+import tensorflow as tf
+
+from ipulaunch.configs.job import Job
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.configs.tree import assignment
+from ipulaunch.configs.workloads import resolve
+from ipulaunch.data_pipeline.choice import make_sources
+from ipulaunch.data_pipeline.order import Shuffle
+from ipulaunch.data_pipeline.source import Source
+from ipulaunch.data_pipeline.stream import training_stream
+from ipulaunch.topology import Batch
+from ipulaunch.topology.host_events import host_events
+from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.popdist import Place, read_place
+from ipulaunch.workers.backends.cpu import CpuBackend
+from ipulaunch.workers.backends.interface import Feed
+from ipulaunch.workers.collective import join
+from ipulaunch.workers.instance import Instance
+from ipulaunch.workers.measures import measures_of
+from ipulaunch.workers.models.build import build_model
+from ipulaunch.workers.optimizers import make_optimizer
+from ipulaunch.workers.progress import Progress
+from ipulaunch.workers.records import Records
+from ipulaunch.workers.schedules import RateOverTime
+from ipulaunch.workers.stopping import StopRequest
+
+OVERHEAD_ROUNDS = 7
+
+
+class Setup(NamedTuple):
+    """One job, as a single instance with all replicas would do it."""
+
+    job: Job
+    batch: Batch
+    place: Place
+    source: Source
+
+    @property
+    def updates(self) -> int:
+        return self.source.samples // self.batch.global_size
+
+    def optimizer(self) -> Any:
+        return make_optimizer(self.job.settings, self.batch, self.updates)
+
+    def stream(self, batch: Batch, place: Place, epochs: int) -> tf.data.Dataset:
+        updates = range(epochs * (self.source.samples // batch.global_size))
+        return training_stream(
+            self.source, batch, place, shuffle=Shuffle(0), updates=updates, by_replica=True, threads=2
+        )
+
+
+def settled(name: str, settings: Sequence[str], replicas: int) -> Setup:
+    overrides = [assignment(text, "--set") for text in settings]
+    job = Job(name, "cpu", resolve(name, rehearsal=True, overrides=overrides).settings)
+    batch = Batch(job.settings.training.micro_batch_size, replicas, 1)
+    place = Place(0, 1, 0, 1, 0, replicas, replicas, 1)
+    source = make_sources(job, place, 1, meet=str, progress=lambda what, done, total: None)["train"]
+    return Setup(job, batch, place, source)
+
+
+class _Laps(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """Starts the clock after the first epoch, which compiles."""
+
+    start: float
+
+    def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+        if epoch == 1:
+            self.start = time.perf_counter()
+
+
+def plain_fit(setup: Setup, *, with_horovod: bool) -> Dict[str, float]:
+    """The rate of Keras's own fit with the same global batch, in one process or divided by Horovod."""
+    settings, epochs = setup.job.settings, setup.job.settings.training.num_epochs
+    model = build_model(network_of(settings), lambda rate, layer: tf.keras.layers.Dropout(rate, name=layer))
+    optimizer, laps = setup.optimizer(), _Laps()
+    callbacks: List[Any] = [laps]
+    count, number = 1, 0
+    if with_horovod:
+        optimizer, broadcast, count, number = _divided(optimizer)
+        callbacks.append(broadcast)
+    share = Batch(setup.batch.global_size // count, count, 1)
+    place = Place(number, count, number, count, number, 1, count, 1)
+    loss = measures_of(settings)[0]
+    model.compile(optimizer, loss=lambda targets, outputs: loss.of(targets, outputs))
+    data = setup.stream(share, place, epochs)
+    model.fit(data, epochs=epochs, steps_per_epoch=setup.updates, callbacks=callbacks, verbose=0)
+    samples = (epochs - 1) * setup.updates * setup.batch.global_size
+    return {"samples_per_s": samples / (time.perf_counter() - laps.start)}
+
+
+def _divided(optimizer: Any) -> Tuple[Any, Any, int, int]:
+    """Horovod's optimizer and its first broadcast, the number of its processes, and which of them this is."""
+    import horovod.tensorflow.keras as hvd
+
+    hvd.init()
+    with tf.keras.utils.custom_object_scope({"RateOverTime": RateOverTime}):  # it makes the optimizer anew
+        optimizer = hvd.DistributedOptimizer(optimizer)
+    return optimizer, hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.size(), hvd.rank()
+
+
+def overhead(setup: Setup) -> Dict[str, float]:
+    """An update in a bare loop, in seconds, and what all of fit and the records add to it, as a part of that.
+
+    All instances measure together: both loops reduce gradients, and between updates fit agrees on whether to stop.
+    """
+    job, batch, updates = setup.job, setup.batch, setup.updates
+    place = read_place(os.environ)
+    collective = join(place)
+    training = job.settings.training
+    events, _ = host_events(1, updates, training.logs_per_epoch, training.ckpts_per_epoch)
+    backend = CpuBackend(job.settings, batch, place, collective)
+    model = build_model(network_of(job.settings), backend.dropout)
+    trained = backend.prepare(model, setup.optimizer(), measures_of(job.settings), events)
+    update = trained.make_train_function()
+    update(iter(setup.stream(batch, place, 1)))  # compiles
+    bare: List[float] = []
+    added: List[float] = []
+    with tempfile.TemporaryDirectory() as directory:
+        run = RunDirectory(Path(directory))
+        records, stop = Records(run, place.instance), StopRequest(run, place, collective)
+        instance = Instance(job, batch, place, backend, run, records, 1, stop)
+        for _ in range(OVERHEAD_ROUNDS):
+            data = iter(setup.stream(batch, place, 1))
+            start = time.perf_counter()
+            for _ in range(updates):
+                update(data)
+            bare.append(time.perf_counter() - start)
+            progress = Progress(instance, events, lambda row: None, lambda progress: None)
+            feed = Feed(setup.stream(batch, place, 1))
+            start = time.perf_counter()
+            trained.fit(feed, epochs=1, steps_per_epoch=updates, callbacks=[progress])
+            added.append((time.perf_counter() - start) / bare[-1] - 1)
+    return {"bare": statistics.median(bare) / updates, "added": statistics.median(added)}

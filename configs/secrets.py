@@ -1,0 +1,58 @@
+"""What is secret, told by its name: which variables, and how their values are kept out of files and instances."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Collection, Dict, List, Mapping, Tuple
+
+# Tokens of a language model, tokenizers and authors are no secrets.
+_SECRET = (
+    r"(?i)(secret|token(?!s|i[sz])|passw|passphrase|api[-_]?key|private[-_]?key|access[-_]?key|credential"
+    r"|cookie|webhook|(?<![a-z])creds?(?![a-z])"
+    r"|auth(?!ors?(?![a-z])))"
+)
+# Last words that mean a secret, unless what is before them says that they do not.
+_SECRET_AT_THE_END = r"(?i)[a-z0-9]([-_](pwd|pat|key)|[-_]?tokens)$"
+_COUNTS_AND_LOOKUPS = (
+    r"(?i)(?<![a-z])((max|min|num|n|new|total)[-_]?tokens|(public|primary|foreign|sort|cache)[-_]key)$"
+)
+_NO_SECRETS = ("SSH_AUTH_SOCK", "XAUTHORITY")  # paths, which MPI's ssh and a display need
+_SHORTEST = 6  # characters: masking what is shorter would hide words that only look the same
+MASK = "***"
+
+
+@functools.lru_cache(maxsize=1024)  # the same few names stand in a command once for each instance
+def is_secret(name: str) -> bool:
+    """Whether a variable or option of this name holds a secret."""
+    ends_so = re.search(_SECRET_AT_THE_END, name) and not re.search(_COUNTS_AND_LOOKUPS, name)
+    return bool(re.search(_SECRET, name) or ends_so) and name not in _NO_SECRETS
+
+
+def withheld(environ: Mapping[str, str], named: Collection[str]) -> List[str]:
+    """The variables that instances do not get: secrets that nobody has named."""
+    return sorted(name for name in environ if is_secret(name) and name not in named)
+
+
+def without_secrets(environ: Mapping[str, str], named: Collection[str]) -> Dict[str, str]:
+    """The environment that the instances begin with, the same on this host as on others."""
+    away = set(withheld(environ, named))
+    return {name: value for name, value in environ.items() if name not in away}
+
+
+def secret_values(environ: Mapping[str, str]) -> Tuple[str, ...]:
+    """The values that must not get into a file, the longest first: one may be a part of another.
+
+    Of a value of several lines also each line: logs are written line by line.
+    """
+    values = [value for name, value in environ.items() if is_secret(name)]
+    lines = [line.strip() for value in values for line in value.splitlines()]
+    found = {text for text in (*values, *lines) if len(text) >= _SHORTEST}
+    return tuple(sorted(found, key=lambda value: (-len(value), value)))
+
+
+def masked(text: str, values: Collection[str]) -> str:
+    """The text without these values."""
+    for value in values:
+        text = text.replace(value, MASK)
+    return text

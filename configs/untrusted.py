@@ -1,0 +1,52 @@
+"""Reading text that anybody may have written: regular files of a bounded size, and JSON that costs what it weighs."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO, Union
+
+MOST = 1 << 24  # bytes of a record or a plan; one of 65536 instances has 13 million
+_LONGEST_NUMBER = 40  # digits; before Python 3.11 a million of them take minutes
+
+
+def read_text(path: Path, most: int = MOST) -> str:
+    """The text of a small file. What is larger is an OSError, and so is a device or a pipe, which may have no end."""
+    with open_regular(path) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most} bytes", str(path))
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "it is not text", str(path)) from None
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file, opened to be read; nobody waits for the other end of a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def parse_json(text: Union[str, bytes]) -> Any:
+    """The value in a JSON text, of any shape; all that can be wrong with the text itself is a ValueError."""
+    text = text.decode("utf-8") if isinstance(text, bytes) else text
+    try:
+        value = json.loads(text, parse_int=_whole)
+        if "\\ud" in text.lower():  # half a character can be written so, and neither printed nor put into a file
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    return value
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _LONGEST_NUMBER:
+        raise ValueError(f"a number has {len(digits)} digits")
+    return int(digits)

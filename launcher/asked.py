@@ -1,0 +1,61 @@
+"""What the user asks for: where and how to launch, and what starts the instances."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from ipulaunch.launcher import engines
+
+# Options that can only be switched on: False where they are not given. Others are None there.
+FLAGS = ("oversubscribe", "offline_mode", "print_topology")
+_PLACES = ("vipu_allocation", "vipu_cluster")  # where the partition is created: one or the other
+
+
+class Asked(NamedTuple):
+    """What the command line says about where and how to launch. None is "not given"."""
+
+    pod: Optional[str] = None
+    ipus: Optional[int] = None
+    hosts: Optional[str] = None
+    hostfile: Optional[Path] = None
+    host_layout: Optional[str] = None
+    ilds: Optional[int] = None
+    oversubscribe: bool = False
+    engine: Optional[str] = None
+    python: Optional[str] = None
+    openmpi_version: Optional[int] = None
+    sdk: Optional[Tuple[int, int]] = None
+    env: Tuple[str, ...] = ()
+    mpi_global_args: Tuple[str, ...] = ()
+    mpi_local_args: Tuple[str, ...] = ()
+    allow_run_as_root: Optional[bool] = None
+    poprun: Mapping[str, Any] = {}  # further fields of PoprunOptions
+
+
+def poprun_below(given: Mapping[str, Any], below: Mapping[str, Any]) -> Dict[str, Any]:
+    """What counts of options below those that are given: an allocation replaces a cluster, and the reverse."""
+    is_placed = any(given.get(name) is not None for name in _PLACES)
+    return {name: value for name, value in below.items() if not (is_placed and name in _PLACES)}
+
+
+class Engine(NamedTuple):
+    """What will start the instances, and whether it is on this machine."""
+
+    name: str  # "poprun" or "openmpi"
+    is_here: bool
+    about: str  # one line for the user
+
+    @property
+    def backend(self) -> str:
+        return "ipu" if self.name == "poprun" else "cpu"
+
+
+def choose_engine(asked: Optional[str], dry_run: bool) -> Engine:
+    """poprun when the SDK is here, else Open MPI; a dry run prints for a POD unless told otherwise."""
+    has_poprun = engines.find_poprun() is not None
+    name = asked or ("poprun" if has_poprun or dry_run else "openmpi")
+    if name == "poprun":
+        return Engine(name, has_poprun, "poprun")
+    reason = "" if asked else " (no poprun here; is the Poplar SDK enabled?)"
+    return Engine(name, engines.find_mpirun() is not None, f"rehearsal on CPUs over Open MPI{reason}")

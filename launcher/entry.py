@@ -1,0 +1,14 @@
+"""The way into `ipulaunch`: whoever interrupts it while it is being loaded sees no traceback either."""
+
+from __future__ import annotations
+
+_INTERRUPTED = 130  # as configs.errors has it, which is not loaded yet
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        from ipulaunch.launcher.cli import cli
+    except KeyboardInterrupt:
+        raise SystemExit(_INTERRUPTED) from None
+    cli(prog_name="ipulaunch")

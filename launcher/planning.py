@@ -1,0 +1,156 @@
+"""From what was asked to the plan: the system, its hosts and their cores, and where each number came from."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Dict, Mapping, NamedTuple, Tuple
+
+from ipulaunch.configs.errors import PlanError, UsageError
+from ipulaunch.configs.pods import Catalogue, HostEntry, read_catalogue
+from ipulaunch.configs.sections import Launch as LaunchSettings
+from ipulaunch.configs.sections import Training
+from ipulaunch.configs.workloads import Resolved
+from ipulaunch.launcher.asked import Asked, Engine
+from ipulaunch.launcher.examination import Findings, check_pipeline, examine
+from ipulaunch.topology import hostlist, hosts, pods
+from ipulaunch.topology.solver import Request, Solution, solve
+
+PROGRAM = "program"  # the workload name of a user's own program
+
+
+class Planned(NamedTuple):
+    """The plan of a workload, and what its settings mean under it; the warnings of both are with the solution."""
+
+    solution: Solution
+    findings: Findings
+
+
+def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_need_names: bool = True) -> Planned:
+    """The plan of a workload, examined; the IPUs of a replica follow from its pipeline stages."""
+    settings, origins = resolved.settings, dict(resolved.origins)
+    check_pipeline(settings)
+    if settings.launch.ipus_per_replica is None and settings.pipeline.splits:
+        origins["launch.ipus_per_replica"] = origins["pipeline.splits"]
+    launch = dataclasses.replace(settings.launch, ipus_per_replica=settings.ipus_per_replica)
+    if asked.pod is None and asked.ipus is None and (launch.single or launch.num_replicas):
+        asked = asked._replace(ipus=(launch.num_replicas or 1) * settings.ipus_per_replica)
+        origins["ipus"] = "computed"
+    solution = plan_for(
+        resolved.workload, asked, engine, launch, settings.training, origins, hosts_need_names=hosts_need_names
+    )
+    findings = examine(resolved, solution.plan, engine.backend)
+    return Planned(solution._replace(warnings=(*solution.warnings, *findings.warnings)), findings)
+
+
+def plan_program(asked: Asked, engine: Engine, launch: LaunchSettings, *, hosts_need_names: bool = True) -> Solution:
+    """The plan of a user's own program."""
+    return plan_for(PROGRAM, asked, engine, launch, Training(), {}, hosts_need_names=hosts_need_names)
+
+
+def plan_for(
+    workload: str,
+    asked: Asked,
+    engine: Engine,
+    launch: LaunchSettings,
+    training: Training,
+    origins: Mapping[str, str],
+    *,
+    hosts_need_names: bool = True,
+) -> Solution:
+    """The plan of a workload or program on the system that was asked for."""
+    catalogue = read_catalogue()
+    system = system_of(asked, catalogue)
+    depth = launch.ipus_per_replica or 1
+    ipus = launch.num_replicas * depth if launch.num_replicas else asked.ipus or system.ipus
+    names, why_hosts = _host_names(asked, engine, system, ipus, hosts_need_names)
+    layout = _layout(asked, engine, catalogue)
+    return solve(
+        Request(
+            workload=workload,
+            system=system,
+            hosts=tuple(hosts.named(layout, name) for name in names),
+            ipus_per_replica=depth,
+            replicas=launch.num_replicas,
+            instances=launch.num_instances,
+            ilds=asked.ilds,
+            ipus=asked.ipus,
+            io_bound=launch.io_bound,
+            min_cores_per_instance=launch.min_cores_per_instance,
+            micro_batch_size=training.micro_batch_size,
+            accumulation=training.gradient_accumulation_count,
+            global_batch_size=training.global_batch_size,
+            oversubscribe=asked.oversubscribe,
+            is_rehearsal=engine.name == "openmpi",
+            has_stages=workload != PROGRAM,
+            origins=_origins(asked, launch, training, origins, why_hosts),
+        )
+    )
+
+
+def system_of(asked: Asked, catalogue: Catalogue) -> pods.System:
+    """The system that was asked for."""
+    if asked.pod is not None:
+        return pods.find(asked.pod, catalogue)
+    if asked.ipus is not None:
+        return pods.of_size(asked.ipus)
+    raise UsageError("no system is named", hint="give --pod 16, or --ipus 2 for a part of one")
+
+
+def named_hosts(asked: Asked) -> Tuple[str, ...]:
+    """The hosts that were asked for by name; none where none were."""
+    if asked.hosts is not None and asked.hostfile is not None:
+        raise UsageError("--hosts and --hostfile are both given", hint="give one of them")
+    if asked.hosts is not None:
+        return hostlist.parse(asked.hosts)
+    return hostlist.read_file(asked.hostfile) if asked.hostfile is not None else ()
+
+
+def _host_names(
+    asked: Asked, engine: Engine, system: pods.System, ipus: int, need_names: bool
+) -> Tuple[Tuple[str, ...], str]:
+    """The hosts, and where their names come from: as given, else those that come with so many IPUs of the system."""
+    names, count = named_hosts(asked), system.hosts_of(ipus)
+    if names:
+        return names, "--hosts" if asked.hosts is not None else "--hostfile"
+    if engine.name != "poprun" or count == 1:
+        return ("localhost",), "computed"
+    if need_names:
+        needs = f"{system.name} needs" if ipus >= system.ipus else f"{ipus} IPUs of {system.name} need"
+        raise PlanError(
+            f"{needs} {count} hosts, and none are named", hint=f"give --hosts a,b or --hosts 'host[0-{count - 1}]'"
+        )
+    return tuple(f"host{index}" for index in range(count)), "catalogue"
+
+
+def _layout(asked: Asked, engine: Engine, catalogue: Catalogue) -> hosts.Host:
+    """The cores of one host: as given, as found here when this machine is to run it, else as the catalogue has it."""
+    if asked.host_layout is not None:
+        return hosts.reference("", hosts.parse_layout(asked.host_layout), "--host-layout")
+    if engine.name == "openmpi" or engine.is_here:
+        return hosts.discover("")
+    reference: HostEntry = catalogue.reference_host
+    return hosts.reference("", reference, "catalogue")
+
+
+def _origins(
+    asked: Asked, launch: LaunchSettings, training: Training, origins: Mapping[str, str], hosts_origin: str
+) -> Dict[str, str]:
+    """Where the solver's wishes came from, under the solver's names."""
+    given = {
+        "ipus_per_replica": origins.get("launch.ipus_per_replica", "default"),
+        "micro_batch_size": origins.get("training.micro_batch_size", "default"),
+        "hosts": hosts_origin,
+    }
+    if launch.num_replicas is not None:
+        given["replicas"] = origins.get("launch.num_replicas", "--num-replicas")
+    if launch.num_instances is not None:
+        given["instances"] = origins.get("launch.num_instances", "--num-instances")
+    if training.gradient_accumulation_count is not None:
+        given["accumulation"] = origins.get("training.gradient_accumulation_count", "--gradient-accumulation-count")
+    if training.global_batch_size is not None:
+        given["global_batch_size"] = origins.get("training.global_batch_size", "--global-batch-size")
+    if asked.ilds is not None:
+        given["ilds"] = "--num-ilds"
+    if asked.ipus is not None:
+        given["ipus"] = origins.get("ipus", "--ipus")
+    return given

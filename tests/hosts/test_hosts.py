@@ -1,0 +1,207 @@
+"""Several hosts: a rehearsal across two, and what becomes of it when one of them is lost in mid-run."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from subprocess import Popen
+from typing import Any, Callable, Dict, Iterator, List
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.hosts
+
+STALL_S = 20  # with less, a busy machine would count as hung
+IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]
+# 600 updates of a few milliseconds, with a checkpoint every 60.
+JOB = [
+    *("cosmoflow", "--pod", "4", "--num-instances", "2", "--engine", "openmpi", "--num-epochs", "100"),
+    *("--logs-per-epoch", "1/10", "--ckpts-per-epoch", "1/10"),
+    *("--set", "data.side=4", "--set", "data.n_train=24", "--set", "data.n_valid=5"),
+    *("--set", "model.n_conv_layers=1", "--set", "model.conv_size=1", "--set", "survival.restart_backoff_s=0.1"),
+]
+# Without it mpirun would be the first to notice.
+UNNOTICED = ["--mpi-global-args", "--prtemca oob_tcp_keepalive_time 0"]
+Start = Callable[..., "Popen[str]"]
+
+
+def events(run: Path, instance: int) -> List[Dict[str, Any]]:
+    path = run / f"instance-{instance:03}" / "events.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def started_on(run: Path) -> List[str]:
+    return [events(path.parent, int(path.name[-3:]))[0]["host"] for path in sorted(run.glob("instance-*"))]
+
+
+def assert_same_end(run: Path, undisturbed: Path) -> None:
+    paths = [path / "checkpoints" / "update-00000600" / "state.npz" for path in (run, undisturbed)]
+    with np.load(paths[0], allow_pickle=False) as found, np.load(paths[1], allow_pickle=False) as expected:
+        assert sorted(found.files) == sorted(expected.files)
+        for name in expected.files:
+            np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on both hosts, started on one of them."""
+    directory = tmp_path_factory.mktemp("undisturbed")
+    words = [*IPULAUNCH, *JOB, "--hosts", "a,b", "--run-dir", "run"]
+    done = network.hosts["a"].run(*words, directory=directory)
+    assert done.returncode == 0, done.stderr
+    return directory / "run"
+
+
+@pytest.fixture()
+def start(network: Any, tmp_path: Path) -> Iterator[Start]:
+    """Starts the job on both hosts, from a third, and returns when it has written its first checkpoint."""
+    started: List[Popen[str]] = []
+
+    def start(*options: str) -> Popen[str]:
+        words = [*IPULAUNCH, *JOB, "--hosts", "a,b", "--stall-timeout", str(STALL_S), *options, "--run-dir", "run"]
+        process: Popen[str] = network.hosts["login"].start(*words, directory=tmp_path)
+        started.append(process)
+        deadline = time.monotonic() + 120
+        while not any(event["event"] == "checkpoint" for event in events(tmp_path / "run", 0)):
+            assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+            time.sleep(0.01)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def test_a_rehearsal_runs_on_both_hosts(network: Any, undisturbed: Path) -> None:
+    assert started_on(undisturbed) == ["a", "b"]
+    for name in ("a", "b"):
+        network.wait(lambda host=network.hosts[name]: host.processes() == [], 10)
+
+
+class Wrong:
+    """Something that keeps host b from taking part, for a while."""
+
+    def __init__(self, network: Any, directory: Path) -> None:
+        self.network, self.directory = network, directory
+
+    def cut(self) -> Callable[[], None]:
+        self.network.cut("b")
+        return lambda: self.network.mend("b")
+
+    def key(self) -> Callable[[], None]:
+        keys = self.network.ssh / "authorized_keys"
+        text = keys.read_text()
+        keys.write_text("")
+        return lambda: keys.write_text(text)
+
+    def not_shared(self) -> Callable[[], None]:
+        self.network.hosts["b"].ask("mount", "-t", "tmpfs", "none", str(self.directory))
+        return lambda: self.network.hosts["b"].ask("umount", str(self.directory))
+
+    def no_path(self) -> Callable[[], None]:
+        self.network.hosts["b"].ask("mount", "-t", "tmpfs", "none", str(self.directory.parent))
+        return lambda: self.network.hosts["b"].ask("umount", str(self.directory.parent))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("cut", "ssh: connect to host b port 22"),
+        ("key", "Permission denied"),
+        ("not_shared", "is there, and is not the same as here"),
+        ("no_path", "is not there"),
+    ],
+)
+def test_a_host_that_cannot_take_part_is_told_before_anything_starts(
+    wrong: str, said: str, network: Any, tmp_path: Path
+) -> None:
+    directory = tmp_path / "shared" / "runs"
+    directory.mkdir(parents=True)
+    mend = getattr(Wrong(network, directory), wrong)()
+    try:
+        words = [*IPULAUNCH, *JOB, "--hosts", "a,b", "--run-dir", str(directory / "run")]
+        done = network.hosts["a"].run(*words, directory=tmp_path)
+    finally:
+        mend()
+    assert done.returncode == 4, done.stderr
+    assert "host b" in done.stderr and said in done.stderr
+    assert list(directory.iterdir()) == []
+    assert network.hosts["b"].processes() == []
+
+
+def test_the_doctor_sees_every_host(network: Any, tmp_path: Path) -> None:
+    done = network.hosts["a"].run(*IPULAUNCH, "doctor", *JOB, "--hosts", "a,b", "--json", directory=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = json.loads(done.stdout)["checks"]
+    found = {group: {c["name"]: c["state"] for c in checks if c["group"] == group} for group in ("host a", "host b")}
+    names = ("ssh", "Python", "ipulaunch", "run directory", "clock")
+    assert found == {"host a": {"ssh": "ok"}, "host b": dict.fromkeys(names, "ok")}
+
+
+def test_a_host_that_is_cut_off_is_named_within_the_stall_limit(
+    start: Start, network: Any, undisturbed: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = start(*UNNOTICED, "--max-restarts", "1")
+    network.cut("b")
+    try:
+        network.wait((run / "endings.jsonl").exists, STALL_S + 15)  # for its answer, which does not come
+        # Cut off as it is, what runs there ends by itself.
+        network.wait(lambda: network.hosts["b"].processes() == [], STALL_S)
+        _, said = process.communicate(timeout=60)
+        assert network.hosts["a"].processes() == []
+        words = [*IPULAUNCH, "resume", "run", "--hosts", "a"]
+        resumed = network.hosts["login"].run(*words, directory=tmp_path)
+    finally:
+        network.mend("b")
+    assert process.returncode == 7, said
+    first, second = (json.loads(line)["headline"] for line in (run / "endings.jsonl").read_text().splitlines()[:2])
+    assert first.startswith(f"no progress for {STALL_S} s: host b does not answer (ssh: connect to host b")
+    assert second.startswith("not started: host b does not answer") and "restart 1 of 1" in said
+    assert resumed.returncode == 0, resumed.stderr
+    assert set(started_on(run)) == {"a"}
+    assert_same_end(run, undisturbed)
+
+
+def test_elastic_hosts_go_on_without_the_one_that_is_cut_off(
+    start: Start, network: Any, undisturbed: Path, tmp_path: Path
+) -> None:
+    process = start("--elastic-hosts", "--max-restarts", "1")
+    network.cut("b")
+    since = time.monotonic()
+    try:
+        run = tmp_path / "run"
+        network.wait((run / "attempts" / "1").exists, STALL_S + 15)
+        network.wait(lambda: network.hosts["b"].processes() == [], STALL_S + 20 - (time.monotonic() - since))
+        _, said = process.communicate(timeout=120)
+    finally:
+        network.mend("b")
+    assert process.returncode == 0, said
+    assert "failed: host b was lost" in said
+    assert "host b does not answer (ssh: connect to host b" in said and "going on with a\n" in said
+    assert started_on(run) == ["a"] and json.loads((run / "plan.json").read_text())["replicas"] == 4
+    assert "--host a:1" in (run / "command.txt").read_text()
+    assert_same_end(run, undisturbed)
+    for name in ("a", "b"):
+        assert network.hosts[name].processes() == []
+
+
+def test_elastic_hosts_go_on_without_the_one_of_the_first_instance(
+    start: Start, network: Any, undisturbed: Path, tmp_path: Path
+) -> None:
+    process = start("--elastic-hosts", "--max-restarts", "1")
+    network.hosts["a"].switch_off()
+    try:
+        _, said = process.communicate(timeout=120)
+    finally:
+        network.switch_on("a")
+    assert process.returncode == 0, said
+    assert "failed: host a was lost" in said and "going on with b\n" in said
+    assert started_on(tmp_path / "run") == ["b"]
+    assert_same_end(tmp_path / "run", undisturbed)
+    assert network.hosts["b"].processes() == []

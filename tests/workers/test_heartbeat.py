@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import faulthandler
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator, List
+
+import pytest
+
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.workers.heartbeat import Heartbeat
+from ipulaunch.workers.records import Records
+
+Make = Callable[[int, float], Heartbeat]
+MakeRecords = Callable[[int], Records]
+
+
+@pytest.fixture()
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "run")
+
+
+@pytest.fixture()
+def records(run: RunDirectory) -> Iterator[MakeRecords]:
+    """The records of an instance."""
+    made: List[Records] = []
+
+    def make(instance: int) -> Records:
+        made.append(Records(run, instance))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.done({})
+
+
+@pytest.fixture()
+def ends() -> queue.Queue[str]:
+    """Why instances have ended."""
+    return queue.Queue()
+
+
+@pytest.fixture()
+def make(records: MakeRecords, ends: Any) -> Iterator[Make]:
+    """A heart that beats a hundred times a second, and ends nothing but itself."""
+    made: List[Heartbeat] = []
+
+    def make(instance: int, stall_timeout_s: float) -> Heartbeat:
+        heartbeat = Heartbeat(records(instance), stall_timeout_s, interval_s=0.01, later_s=0.1, end=ends.put)
+        made.append(heartbeat)
+        heartbeat.start()
+        return heartbeat
+
+    yield make
+    for heartbeat in made:
+        heartbeat.ended.set()
+        for thread in heartbeat.threads:
+            thread.join(10)
+    faulthandler.cancel_dump_traceback_later()
+
+
+def test_an_instance_that_only_waits_still_shows_life(run: RunDirectory, make: Make, ends: Any) -> None:
+    make(0, 60)
+    os.utime(run.heartbeat(0), (0, 0))
+    deadline = time.monotonic() + 10
+    while not run.heartbeat(0).stat().st_mtime:
+        assert time.monotonic() < deadline
+    assert ends.empty()
+
+
+def test_an_instance_that_nobody_ends_ends_itself(make: Make, ends: Any) -> None:
+    since = time.monotonic()
+    make(0, 0.5)
+    assert "no progress for" in ends.get(timeout=10)
+    assert time.monotonic() - since >= 0.6  # later than the launcher would
+
+
+def test_own_progress_is_progress(make: Make, ends: Any) -> None:
+    heartbeat = make(0, 1)
+    until = time.monotonic() + 2
+    while time.monotonic() < until:
+        heartbeat.progress()
+        assert not ends.qsize()
+        time.sleep(0.01)
+
+
+def test_the_progress_of_others_is_progress(records: MakeRecords, make: Make, ends: Any) -> None:
+    """Instance 0 may stage data for an hour, say, while all others wait for it."""
+    others, stop = records(0), threading.Event()
+
+    def work() -> None:
+        while not stop.wait(0.01):
+            others.event("staging")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        make(1, 1)
+        with pytest.raises(queue.Empty):
+            ends.get(timeout=2)
+    finally:
+        stop.set()
+        thread.join()
+    assert "no progress for" in ends.get(timeout=10)
+
+
+def test_an_instance_that_a_later_attempt_has_replaced_ends_and_leaves_its_heartbeat_alone(
+    run: RunDirectory, records: MakeRecords, make: Make, ends: Any, tmp_path: Path
+) -> None:
+    make(0, 60)
+    run.instance(0).rename(tmp_path / "earlier")
+    records(0)
+    run.heartbeat(0).touch()
+    os.utime(run.heartbeat(0), (0, 0))
+    assert "moved away" in ends.get(timeout=10)
+    assert run.heartbeat(0).stat().st_mtime == 0
+
+
+@pytest.mark.parametrize(("name", "is_ended"), [("prted", True), ("orted", True), ("mpirun", False)])
+def test_the_daemon_of_a_host_that_is_cut_off_ends_as_well(name: str, is_ended: bool, tmp_path: Path) -> None:
+    program = "from ipulaunch.workers.lifetime import end_here; end_here('cut off')"
+    daemon = tmp_path / name
+    daemon.write_text(
+        f'#!/bin/sh\ntrap "echo asked; exit 3" TERM\n"{sys.executable}" -c "{program}"\necho ended with $?\n'
+    )
+    daemon.chmod(0o755)
+    done = subprocess.run([str(daemon)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == "error: cut off\n"
+    assert (done.returncode, done.stdout) == ((3, "asked\n") if is_ended else (0, "ended with 7\n"))

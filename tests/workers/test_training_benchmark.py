@@ -1,0 +1,45 @@
+"""benchmarks/training.py, with measurements that are made up."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+
+@pytest.fixture()
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
+    path = Path(__file__).parents[2] / "benchmarks" / "training.py"
+    spec = importlib.util.spec_from_file_location("training_benchmark", path)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "HAS_HOROVOD", False)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("ours", "added", "missed"),
+    [
+        (10.0, 0.029, []),
+        (9.0, 0.0, ["ipulaunch / Keras is 0.90, the goal is 1"]),
+        (11.0, 0.05, ["fit adds 5.0% to an update, the goal is below 3%"]),
+    ],
+    ids=["reached", "slower than Keras", "adds too much"],
+)
+def test_a_goal_that_is_missed_fails_after_everything_is_measured(
+    ours: float,
+    added: float,
+    missed: List[str],
+    benchmark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(benchmark, "through_ipulaunch", lambda name, directory: ours)
+    monkeypatch.setattr(benchmark, "in_a_process", lambda name, what: {"samples_per_s": 10.0})
+    monkeypatch.setattr(benchmark, "in_two_instances", lambda name, directory: {"bare": 0.01, "added": added})
+    assert benchmark.main(["1"]) == (1 if missed else 0)
+    expected = [f"missed: {name}: {each}" for name in ("cosmoflow", "cifar10") for each in missed]
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("missed")] == expected
