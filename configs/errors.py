@@ -83,11 +83,15 @@ class StoppedError(IpulaunchError):
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:
-    """What the user most likely meant, in any case of letters, as a hint; the whole list when nothing is near."""
+    """What the user most likely meant, as a hint; the whole list when nothing is near."""
+    choices = sorted(known)
+    return nearest(word, choices) or f"known: {', '.join(choices)}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What the user most likely meant, in any case of letters, as a hint; empty when nothing is near."""
     import difflib
 
-    choices = {choice.lower(): choice for choice in sorted(known)}
+    choices = {choice.lower(): choice for choice in known}
     close = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {choices[close[0]]}?"
-    return f"known: {', '.join(choices.values())}"
+    return f"did you mean {choices[close[0]]}?" if close else ""

@@ -9,7 +9,7 @@ import re
 from fractions import Fraction
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
 
-from ipulaunch.configs.errors import SettingsError, near_miss
+from ipulaunch.configs.errors import SettingsError, near_miss, nearest
 from ipulaunch.configs.tree import Given, Tree, first_origin, variable
 
 S = TypeVar("S")
@@ -137,7 +137,9 @@ def _unknown(key: str, origin: str, beside: List[str], root: type) -> SettingsEr
     known = [leaf.key for leaf in leaves(root)]
     if origin == variable(key):
         return SettingsError(f"{origin} is not a setting", hint=near_miss(origin, map(variable, known)))
-    return SettingsError(f"{origin}: {key} is not a setting", hint=near_miss(key, {*beside, *known}))
+    every = {*beside, *known}
+    hint = nearest(key, every) or near_miss(key, beside if "." in key else every)
+    return SettingsError(f"{origin}: {key} is not a setting", hint=hint)
 
 
 def _checked(key: str, kind: str, given: Given, about: Mapping[str, Any]) -> object:
@@ -157,7 +159,7 @@ def _checked(key: str, kind: str, given: Given, about: Mapping[str, Any]) -> obj
         raise SettingsError(message, hint="is the variable that it came from set?")
     choices = about["choices"]
     another = f"give another value, or none for what is shipped; it means: {about['help']}"
-    raise SettingsError(message, hint=near_miss(str(given.value), choices) if choices else another)
+    raise SettingsError(message, hint=nearest(str(given.value), choices) or another)
 
 
 def _chosen(value: object, choices: Tuple[str, ...]) -> object:

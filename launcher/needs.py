@@ -1,10 +1,10 @@
-"""What a launch needs of the machine that it starts on: its data, and its Python."""
+"""What a launch needs of the machine that it starts on: its data, its Python, and the user's program."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional, Sequence
 
 from ipulaunch.configs.errors import DataError, NotReadyError
 from ipulaunch.configs.estimators import KERAS
@@ -38,5 +38,15 @@ def lacks_images(settings: Any) -> bool:
 
 def require_python(python: str) -> None:
     """Refuse a Python that is not on this machine."""
-    if shutil.which(python) is None:
-        raise NotReadyError(f"there is no program {python} here", hint="check --python")
+    _require_executable(python, "check --python")
+
+
+def require_program(program: str, env: Sequence[str]) -> None:
+    """Refuse a program that is not on this machine, in the PATH that its instances get."""
+    paths = [value for name, equals, value in (each.partition("=") for each in env) if name == "PATH" and equals]
+    _require_executable(program, "check its name, its path and whether it is executable", *paths[-1:])
+
+
+def _require_executable(name: str, hint: str, path: Optional[str] = None) -> None:
+    if shutil.which(name, path=path) is None:
+        raise NotReadyError(f"there is no program {name} here", hint=hint)

@@ -27,8 +27,8 @@ class Batch(NamedTuple):
     @property
     def formula(self) -> str:
         return (
-            f"global batch {self.global_size} = {self.micro_size} micro-batch"
-            f" x {counted(self.replicas, 'replica')} x {self.accumulation} accumulation"
+            f"global batch {self.global_size} = micro-batch {self.micro_size}"
+            f" x {counted(self.replicas, 'replica')} x accumulation {self.accumulation}"
         )
 
 

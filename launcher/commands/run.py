@@ -70,12 +70,14 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
         print_launch(launch, as_json)
         return
     from ipulaunch.launcher.display import make_display
-    from ipulaunch.launcher.needs import require_python
+    from ipulaunch.launcher.needs import require_program, require_python
     from ipulaunch.launcher.run_paths import run_path
     from ipulaunch.launcher.running import carry_out
 
     if asked.python is not None and engine.name == "openmpi":
         require_python(asked.python)
+    if launch.solution.plan.hosts == ("localhost",):
+        require_program(program[0], asked.env)
     with run_path("program", run_dir) as path:
         code = carry_out(launch, path, make_display(verbose=False), is_made=run_dir is None)
     click.get_current_context().exit(code)

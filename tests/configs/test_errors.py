@@ -47,6 +47,7 @@ def test_error_keeps_message_and_hint_apart(kind: Type[IpulaunchError]) -> None:
         pytest.param("maxpool", ["MaxPool3D", "tanh"], "did you mean MaxPool3D?", id="case of what is known"),
         pytest.param("zebra", ["b", "a"], "known: a, b", id="nothing near"),
         pytest.param("", ["b", "a"], "known: a, b", id="empty"),
+        pytest.param("", ["B", "a", "A"], "known: A, B, a", id="names that differ in case"),
     ],
 )
 def test_near_miss(word: str, known: List[str], hint: str) -> None:

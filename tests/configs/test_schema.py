@@ -203,6 +203,10 @@ def test_unknown_key_with_nothing_near_lists_all() -> None:
     assert all(leaf.key in hint for leaf in leaves(Settings))
 
 
+def test_unknown_key_of_a_section_lists_the_section() -> None:
+    assert refusal("data: {zzzzzzzz: 1}").hint == "known: data.n_train, data.side"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

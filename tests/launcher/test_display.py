@@ -116,7 +116,7 @@ def test_start_says_what_runs_where(plain: Display, make_launch: MakeLaunch, run
         "note: as root",
         "4 = 4 replicas x 1",
         "2 with 2 replicas and 64 cores each, on localhost",
-        "4 = 1 micro-batch x 4 replicas x 1 accumulation",
+        "4 = micro-batch 1 x 4 replicas x accumulation 1",
     ):
         assert words in talk
     assert _output(plain) == ""
@@ -199,7 +199,7 @@ def test_start_of_a_single_replica_counts_in_the_singular(
         "cosmoflow on 1 IPU: an engine of the tests",
         "IPUs 1 = 1 replica x 1",
         "instances 1 with 1 replica and 1 core, on localhost",
-        "batch 1 = 1 micro-batch x 1 replica x 1 accumulation",
+        "batch 1 = micro-batch 1 x 1 replica x accumulation 1",
         "pipeline 2 stages",
         "run run",
     ]

@@ -20,7 +20,7 @@ def test_8k_preset_is_16_x_4_x_128(ipulaunch: Run) -> None:
     assert code == 0
     assert out.splitlines()[0] == (
         "16 IPUs = 4 replicas x 4; 4 instances x 1 replica;"
-        " global batch 8192 = 16 micro-batch x 4 replicas x 128 accumulation"
+        " global batch 8192 = micro-batch 16 x 4 replicas x accumulation 128"
     )
     assert "pipeline  4 stages, Grouped: efficiency 98% = 128 / (128 + 4 - 1); balance " in out
     assert err == "note: validation runs on the same pipeline stages (--pipeline-validation-model is implied)\n"
@@ -189,9 +189,9 @@ ACCUMULATED = "training: {gradient_accumulation_count: 8}\n"
 @pytest.mark.parametrize(
     ("file", "words", "formula"),
     [
-        (ACCUMULATED, "--global-batch-size 32", "global batch 32 = 8 micro-batch x 1 replica x 4"),
-        (GLOBAL, "--gradient-accumulation-count 2", "global batch 16 = 8 micro-batch x 1 replica x 2"),
-        (GLOBAL, "", "global batch 64 = 8 micro-batch x 1 replica x 8"),
+        (ACCUMULATED, "--global-batch-size 32", "global batch 32 = micro-batch 8 x 1 replica x accumulation 4"),
+        (GLOBAL, "--gradient-accumulation-count 2", "global batch 16 = micro-batch 8 x 1 replica x accumulation 2"),
+        (GLOBAL, "", "global batch 64 = micro-batch 8 x 1 replica x accumulation 8"),
     ],
     ids=["global", "count", "file over the shipped count"],
 )
@@ -213,7 +213,7 @@ def test_both_sizes_in_one_file_are_refused(ipulaunch: Run, tmp_path: Path) -> N
 def test_rounded_global_batch_is_warned_of_with_both_numbers(ipulaunch: Run) -> None:
     code, out, err = ipulaunch("plan", "cifar10", "--pod", "4", "--global-batch-size", "100")
     assert code == 0
-    assert "global batch 96 = 8 micro-batch x 4 replicas x 3 accumulation" in out
+    assert "global batch 96 = micro-batch 8 x 4 replicas x accumulation 3" in out
     expected = "a global batch of 100 is not a multiple of 8 x 4 = 32: using 96 with accumulation 3"
     assert err == f"warning: {expected}\n"
 

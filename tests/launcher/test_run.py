@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Tuple
 
 import pytest
 
@@ -30,6 +30,25 @@ def test_a_python_that_is_not_there_is_no_run(ipulaunch: Run, fake_mpirun: Path,
     words = ("--pod", "4", "--engine", "openmpi", "--python", "/x")
     code, _, err = ipulaunch("run", *words, "--", "true")
     assert (code, "there is no program /x here" in err, (tmp_path / "runs").exists()) == (4, True, False)
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        pytest.param((), 4, id="not on the PATH"),
+        pytest.param(("--env", "PATH={here}"), 0, id="on that of the instances"),
+        pytest.param(("--dry-run",), 0, id="a line to paste elsewhere"),
+    ],
+)
+def test_a_program_that_is_not_there_is_no_run(
+    more: Tuple[str, ...], code: int, ipulaunch: Run, fake_mpirun: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "my_program").write_text("#!/bin/sh\n")
+    (tmp_path / "my_program").chmod(0o755)
+    words = [word.format(here=tmp_path) for word in more]
+    found, _, err = ipulaunch("run", "--pod", "4", "--engine", "openmpi", *words, "--", "my_program")
+    assert (found, "there is no program my_program here" in err) == (code, code == 4)
+    assert (tmp_path / "runs").exists() == (code == 0 and "--dry-run" not in more)
 
 
 def test_a_dry_run_has_no_directory(ipulaunch: Run) -> None:

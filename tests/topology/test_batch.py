@@ -11,7 +11,7 @@ from ipulaunch.topology.batch import Batch, make_batch, samples_of, updates_per_
 def test_arithmetic_is_shown() -> None:
     batch = Batch(micro_size=4, replicas=4, accumulation=2)
     assert batch.global_size == 32
-    assert batch.formula == "global batch 32 = 4 micro-batch x 4 replicas x 2 accumulation"
+    assert batch.formula == "global batch 32 = micro-batch 4 x 4 replicas x accumulation 2"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_numbers_of_a_plan(plan: Plan) -> None:
 def test_arithmetic_is_one_line(plan: Plan) -> None:
     assert plan.formula == (
         "16 IPUs = 8 replicas x 2; 4 instances x 2 replicas;"
-        " global batch 8 = 1 micro-batch x 8 replicas x 1 accumulation"
+        " global batch 8 = micro-batch 1 x 8 replicas x accumulation 1"
     )
 
 
