@@ -62,6 +62,7 @@ lint: ## ruff and mypy
 	.venv-lint/bin/ruff check .
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
+	.venv-lint/bin/mypy benchmarks
 
 fuzz: $(VENV)/.ready ## more than 100,000 hostile files, new ones each time, in some minutes
 	FUZZ_CASES=4500 $(BIN)/python -m pytest -q tests/fuzz

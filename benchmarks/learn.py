@@ -13,11 +13,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]
 # A target drawn evenly from -1 to 1 has a variance of 1/3: the squared error of predicting the mean.
 PREDICTING_THE_MEAN = 1 / 3
+
+Result = Tuple[str, float, str, bool]  # what was learned, in how many seconds, how well, and whether that is enough
 
 
 def ipulaunch(*words: str) -> None:
@@ -34,7 +36,7 @@ def train(directory: Path, name: str, *words: str) -> Dict[str, Any]:
     return {**summary, "seconds": time.perf_counter() - start}
 
 
-def cosmoflow(directory: Path) -> Tuple[str, float, str, bool]:
+def cosmoflow(directory: Path) -> Result:
     data = str(directory / "cosmoflow")
     ipulaunch("data", "make", "cosmoflow", "--out", data, "--samples=1500", "--validation-samples=200", "--side=16")
     options = ["--side=16", "--n-conv-layers=3", "--n-train=1500", "--n-valid=200", "--num-epochs=6", "--dropout=0"]
@@ -44,7 +46,7 @@ def cosmoflow(directory: Path) -> Tuple[str, float, str, bool]:
     return "CosmoFlow, made set", summary["seconds"], f"{factor:.1f} times better than the mean (goal 2)", factor >= 2
 
 
-def cifar10(directory: Path) -> Tuple[str, float, str, bool]:
+def cifar10(directory: Path) -> Result:
     data = str(directory / "cifar10")
     ipulaunch("data", "make", "cifar10", "--out", data, "--samples=4000", "--validation-samples=500")
     options = ["--n-train=4000", "--n-valid=500", "--model=cifar_resnet8"]
@@ -53,7 +55,7 @@ def cifar10(directory: Path) -> Tuple[str, float, str, bool]:
     return "CIFAR ResNet-8, made set", summary["seconds"], f"accuracy {accuracy:.3f} (goal 0.9)", accuracy >= 0.9
 
 
-def mnist(directory: Path, data: str) -> Tuple[str, float, str, bool]:
+def mnist(directory: Path, data: str) -> Result:
     summary = train(directory, "mnist", "mnist", "--no-rehearsal", "--dataset-path", data)
     accuracy = summary["metrics"]["val_accuracy"]
     return "MNIST, 3 epochs", summary["seconds"], f"accuracy {accuracy:.4f} (goal 0.98)", accuracy >= 0.98
@@ -66,7 +68,7 @@ def main() -> None:
     failed: List[str] = []
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        jobs = [lambda: cosmoflow(directory), lambda: cifar10(directory)]
+        jobs: List[Callable[[], Result]] = [lambda: cosmoflow(directory), lambda: cifar10(directory)]
         if arguments.mnist:
             jobs.append(lambda: mnist(directory, arguments.mnist))
         for job in jobs:

@@ -21,6 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List, Sequence
 
+from ipulaunch.topology.plan import from_json
+
 REPLICAS = 4
 HAS_HOROVOD = importlib.util.find_spec("horovod") is not None
 # Settings of each workload.
@@ -42,7 +44,16 @@ def through_ipulaunch(name: str, directory: Path) -> float:
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
-    return float(json.loads((run / "summary.json").read_text())["samples_per_s"])
+    return rate_of(run)
+
+
+def rate_of(run: Path) -> float:
+    """Samples per second by the clock, with all that is done between updates: from the first log, at the end of the
+    epoch that compiles, to the last."""
+    events = [json.loads(line) for line in (run / "instance-000" / "events.jsonl").read_text().splitlines()]
+    first, *_, last = [event for event in events if event["event"] == "log"]
+    updates, seconds = last["update"] - first["update"], (last["time_ns"] - first["time_ns"]) / 1e9
+    return float(updates * from_json((run / "plan.json").read_text()).batch.global_size / seconds)
 
 
 def in_a_process(name: str, what: str, *starter: str) -> Dict[str, float]:

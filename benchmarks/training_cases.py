@@ -136,9 +136,11 @@ def overhead(setup: Setup) -> Dict[str, float]:
             for _ in range(updates):
                 update(data)
             bare.append(time.perf_counter() - start)
-            progress = Progress(instance, events, lambda row: None, lambda progress: None)
+            samples = setup.source.samples
+            progress = Progress(instance, events, lambda row: None, lambda progress: None, samples)
             feed = Feed(setup.stream(batch, place, 1))
             start = time.perf_counter()
             trained.fit(feed, epochs=1, steps_per_epoch=updates, callbacks=[progress])
             added.append((time.perf_counter() - start) / bare[-1] - 1)
+        records.done({})
     return {"bare": statistics.median(bare) / updates, "added": statistics.median(added)}

@@ -108,7 +108,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self.metrics, self.sums, self.summed = means, {}, 0.0
         row = {"update": self.updates, "epoch": self.epoch, **means}
         self.at.records.event("log", epochs=self.events.epochs, samples_per_s=self.rate(), **row)
-        self.log({**row, "samples_per_s": self.rate(), "train_s": self.train_s})
+        self.log({**row, "samples_per_s": self.rate() * self.at.place.instances, "train_s": self.train_s})
 
     @property
     def epoch(self) -> float:

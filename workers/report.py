@@ -29,7 +29,7 @@ def draw_curves(run: RunDirectory, rows: List[Dict[str, Any]]) -> None:
             points = [(row["epoch"], row[key]) for row in rows if key in row]
             if points:
                 axis.plot(*zip(*points), style, label=label, markersize=4)
-        axis.set_title("samples/s of instance 0" if name == "samples_per_s" else name)
+        axis.set_title("samples/s" if name == "samples_per_s" else name)
         axis.set_xlabel("epoch")
         axis.set_ylim(bottom=0 if name == "samples_per_s" else None)
         axis.grid(alpha=0.3)
