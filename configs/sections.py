@@ -79,6 +79,17 @@ class Pipeline:
         return len(self.splits) + 1
 
     @property
+    def micro_batches_per_turn(self) -> int:
+        """The micro-batches that fill the schedule once.
+
+        The SDK's compiler demands whole turns. Grouped runs forward and backward stages in turn, so it needs two for
+        each stage; its Sequential schedule has one micro-batch under way at a time.
+        """
+        if not self.splits:
+            return 1
+        return {"Grouped": 2 * self.stages, "Interleaved": self.stages, "Sequential": 1}[self.schedule]
+
+    @property
     def ipus(self) -> int:
         """The IPUs the stages are on."""
         return max(self.device_mapping) + 1 if self.device_mapping else self.stages

@@ -69,6 +69,11 @@ class WorkloadSettings:
         return self.launch.ipus_per_replica or self.pipeline.ipus
 
     @property
+    def micro_batches_per_turn(self) -> int:
+        """A weight update takes a multiple of so many micro-batches of each replica."""
+        return self.pipeline.micro_batches_per_turn if self.training.training else 1
+
+    @property
     def warnings(self) -> List[str]:
         """What is allowed and seldom meant."""
         found = []

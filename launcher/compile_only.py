@@ -6,17 +6,12 @@ import os
 from typing import Any, Dict, List, Mapping, Tuple
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.estimators import KERAS
 
 _OF_IPUS = ("vipu_", "update_partition", "reset_partition", "remove_partition")
 
 
-def offline(poprun: Mapping[str, Any], settings: Any) -> Tuple[Dict[str, Any], List[str]]:
+def offline(poprun: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[str]]:
     """poprun's options for a run that attaches no IPU, and notes on those that it has no use for."""
-    if settings.api != KERAS:
-        raise SettingsError(
-            "--compile-only compiles trainings with Keras, and this is an Estimator", hint="leave --compile-only out"
-        )
     if not poprun.get("executable_cache_path") and "--executable_cache_path" not in os.environ.get(
         "TF_POPLAR_FLAGS", ""
     ):

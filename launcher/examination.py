@@ -11,7 +11,7 @@ from ipulaunch.configs.without_effect import refuse_without_effect
 from ipulaunch.configs.wording import counted, either
 from ipulaunch.configs.workload import WorkloadSettings
 from ipulaunch.configs.workloads import Resolved
-from ipulaunch.topology import Plan
+from ipulaunch.topology import Plan, ipu_refusals
 from ipulaunch.topology.host_events import HostEvents, events_of
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.rules import IPUS_PER_REPLICA
@@ -78,6 +78,8 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
     _check_replicas(settings, plan)
     if settings.pipeline.splits and "pipeline.validation_model" in resolved.given:
         _check_validation(settings)
+    if backend == "ipu":
+        ipu_refusals.refuse(settings, plan.batch, plan.ipus_per_replica)
     lines, pipeline_warnings, notes = _pipeline(settings, plan)
     notes += resolved.notes
     lines.append(Finding("host", _calls(events) if settings.training.training else "no training, only validation"))
@@ -153,6 +155,11 @@ def _pipeline(settings: Any, plan: Plan) -> Tuple[List[Finding], List[str], List
         warnings.append(
             f"accumulation {steps} is short for {stages} stages: filling and draining take {1 - works:.0%} of the"
             f" time; use a multiple of {2 * stages}"
+        )
+    elif steps % settings.micro_batches_per_turn:
+        warnings.append(
+            f"IPUs take accumulation {steps} in whole turns of the {pipeline.schedule} schedule: use a multiple of"
+            f" {settings.micro_batches_per_turn} there"
         )
     if settings.training.validation and not pipeline.validation_model:
         notes.append("validation runs on the same pipeline stages (--pipeline-validation-model is implied)")

@@ -44,14 +44,9 @@ def launch_planned(
 ) -> Launch:
     """The same for a workload that is planned already."""
     settings, (solution, findings) = resolved.settings, planned
-    if settings.training.trace_samples and engine.backend == "ipu":
-        raise SettingsError(
-            "--trace-samples watches the training step, which on IPUs the host does not see",
-            hint="rehearse with --engine openmpi: the order of samples is the same",
-        )
     offline_notes: List[str] = []
     if settings.device.compile_only and engine.name == "poprun":
-        poprun, offline_notes = offline(asked.poprun, settings)
+        poprun, offline_notes = offline(asked.poprun)
         asked = asked._replace(poprun=poprun)
     if engine.is_here and run_dir is not None:  # what is only printed may be for a machine that has the data
         require_data(resolved.workload, settings)

@@ -36,7 +36,14 @@ def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_nee
         asked = asked._replace(ipus=(launch.num_replicas or 1) * settings.ipus_per_replica)
         origins["ipus"] = "computed"
     solution = plan_for(
-        resolved.workload, asked, engine, launch, settings.training, origins, hosts_need_names=hosts_need_names
+        resolved.workload,
+        asked,
+        engine,
+        launch,
+        settings.training,
+        origins,
+        micro_batches_per_turn=settings.micro_batches_per_turn,
+        hosts_need_names=hosts_need_names,
     )
     findings = examine(resolved, solution.plan, engine.backend)
     return Planned(solution._replace(warnings=(*solution.warnings, *findings.warnings)), findings)
@@ -55,6 +62,7 @@ def plan_for(
     training: Training,
     origins: Mapping[str, str],
     *,
+    micro_batches_per_turn: int = 1,
     hosts_need_names: bool = True,
 ) -> Solution:
     """The plan of a workload or program on the system that was asked for."""
@@ -79,6 +87,7 @@ def plan_for(
             micro_batch_size=training.micro_batch_size,
             accumulation=training.gradient_accumulation_count,
             global_batch_size=training.global_batch_size,
+            micro_batches_per_turn=micro_batches_per_turn,
             oversubscribe=asked.oversubscribe,
             is_rehearsal=engine.name == "openmpi",
             has_stages=workload != PROGRAM,

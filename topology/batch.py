@@ -33,21 +33,25 @@ class Batch(NamedTuple):
 
 
 def make_batch(
-    micro_size: int, replicas: int, accumulation: Optional[int], global_size: Optional[int]
+    micro_size: int, replicas: int, accumulation: Optional[int], global_size: Optional[int], turn: int = 1
 ) -> Tuple[Batch, List[str]]:
-    """The batch, and a warning where the global size asked for had to be rounded."""
+    """The batch, and a warning where the global size asked for had to be rounded.
+
+    `turn` is how many micro-batches fill the schedule of a pipeline: the least, and what a global size is rounded to.
+    """
     if accumulation is not None and global_size is not None:
         raise SettingsError(
             f"global batch {global_size} and accumulation {accumulation} are both given; one follows from the other",
             hint="give --global-batch-size or --gradient-accumulation-count, not both",
         )
     if global_size is None:
-        return Batch(micro_size, replicas, accumulation or 1), []
-    per_step = micro_size * replicas
-    batch = Batch(micro_size, replicas, max(1, (2 * global_size + per_step) // (2 * per_step)))
+        return Batch(micro_size, replicas, accumulation or turn), []
+    least = micro_size * replicas * turn
+    batch = Batch(micro_size, replicas, turn * max(1, (2 * global_size + least) // (2 * least)))
     if batch.global_size == global_size:
         return batch, []
-    asked = f"a global batch of {global_size} is not a multiple of {micro_size} x {replicas} = {per_step}"
+    factors = f"{micro_size} x {replicas}" + (f" x {turn} to fill the pipeline" if turn > 1 else "")
+    asked = f"a global batch of {global_size} is not a multiple of {factors} = {least}"
     return batch, [f"{asked}: using {batch.global_size} with accumulation {batch.accumulation}"]
 
 

@@ -31,6 +31,7 @@ class Request(NamedTuple):
     micro_batch_size: int = 1
     accumulation: Optional[int] = None
     global_batch_size: Optional[int] = None
+    micro_batches_per_turn: int = 1  # of a pipeline's schedule
     oversubscribe: bool = False
     is_rehearsal: bool = False
     has_stages: bool = False  # of a pipeline, which the IPUs per replica follow from
@@ -81,7 +82,13 @@ def solve(request: Request) -> Solution:
 
     warnings = rules.refuse(_numbers(request, replicas, instances, ilds))
     warnings += _host_warnings(request)
-    batch, rounding = make_batch(request.micro_batch_size, replicas, request.accumulation, request.global_batch_size)
+    batch, rounding = make_batch(
+        request.micro_batch_size,
+        replicas,
+        request.accumulation,
+        request.global_batch_size,
+        request.micro_batches_per_turn,
+    )
     placements, oversubscribed, crossing = _place(request, instances, replicas, ilds)
     plan = Plan(
         workload=request.workload,
@@ -93,7 +100,7 @@ def solve(request: Request) -> Solution:
         placements=placements,
         oversubscribed=oversubscribed,
     )
-    why_batch = f"{batch.micro_size} x {counted(replicas, 'replica')} x {batch.accumulation} accumulation"
+    why_batch = f"{batch.micro_size} x {counted(replicas, 'replica')} x accumulation {batch.accumulation}"
     why_ipus = f"{counted(replicas, 'replica')} x {counted(request.ipus_per_replica, 'IPU')}"
     decisions = (
         _decided(request, "ipus", plan.ipus, why_ipus),

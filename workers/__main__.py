@@ -152,7 +152,11 @@ def _job(arguments: argparse.Namespace) -> Job:
 def _batch(job: Job, place: popdist.Place) -> Batch:
     training = job.settings.training
     batch, warnings = make_batch(
-        training.micro_batch_size, place.replicas, training.gradient_accumulation_count, training.global_batch_size
+        training.micro_batch_size,
+        place.replicas,
+        training.gradient_accumulation_count,
+        training.global_batch_size,
+        job.settings.micro_batches_per_turn,
     )
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)

@@ -230,7 +230,19 @@ def test_16_bits_without_loss_scaling_are_warned_of(command: Any, ipulaunch: Run
     ("words", "said"),
     [
         pytest.param(
-            "--pipelining --gradient-accumulation-count 2", "accumulation 2 is short for 2 stages", id="short"
+            "--pipelining --gradient-accumulation-count 2 --engine openmpi",
+            "accumulation 2 is short for 2 stages",
+            id="short",
+        ),
+        pytest.param(
+            "--pipelining --gradient-accumulation-count 6 --engine openmpi",
+            "IPUs take accumulation 6 in whole turns of the Grouped schedule: use a multiple of 4 there",
+            id="uneven",
+        ),
+        pytest.param(
+            "--pipelining --gradient-accumulation-count 2 --pipeline-schedule Interleaved",
+            "accumulation 2 is short for 2 stages",
+            id="short on IPUs",
         ),
         pytest.param("--pipelining --pipeline-schedule Sequential", "", id="sequential"),
         pytest.param("--pipelining", "", id="long enough"),
@@ -401,3 +413,42 @@ def test_settings_that_are_used_or_not_given_are_not_told(words: str, ipulaunch:
 def test_made_up_samples_are_not_staged(workload: str, option: str, ipulaunch: Run) -> None:
     code, _, err = ipulaunch(workload, "--pod", "4", "--rehearsal", "--stage-dir", "/fast", "--dry-run")
     assert code == 6 and "--stage-dir has no effect on synthetic samples" in err and f"give {option}" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (
+            "imagenet --pod 16 --config resnet50_16ipus_8k_bn_pipeline --gradient-accumulation-count 12",
+            "accumulation 12 with 4 pipeline stages: the Grouped schedule takes a multiple of 8",
+        ),
+        ("mnist --pipelining --gradient-accumulation-count 1", "takes a multiple of 4"),
+        (
+            "cifar10 --pod 4 --auto-loss-scaling --lr-schedule const --momentum 0 --l2-regularization 0",
+            "automatic loss scaling on IPUs",
+        ),
+        ("cifar10 --pod 4 --optimizer-state-offloading --gradient-accumulation-count 1", "accumulation is 1"),
+        (
+            "imagenet --pod 16 --set device.fused_preprocessing=true --host-preprocess --synthetic-data cpu",
+            "and the host normalises",
+        ),
+        (
+            "imagenet --pod 16 --set device.distributed_norm_replicas=2 --set device.io_tiles=8 --synthetic-data cpu",
+            "8 tiles for input and output",
+        ),
+        ("cifar10 --pod 4 --api estimator --set device.outfeed_depth=4", "Estimators take none"),
+        ("cifar10 --pod 4 --api estimator --compile-only", "and this is an Estimator"),
+    ],
+)
+def test_what_ipus_refuse_is_refused_before_anything_starts(line: str, why: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch(*line.split(), "--dry-run", "--engine", "poprun")
+    assert (code, out, why in err, "hint: " in err) == (6, "", True, True)
+
+
+@pytest.mark.parametrize(("asked", "used"), [(700, 512), (4000, 4096), (1, 512), (8192, 8192)])
+def test_a_global_batch_of_a_pipeline_is_rounded_to_whole_turns(asked: int, used: int, ipulaunch: Run) -> None:
+    words = ("imagenet", "--pod", "16", "--config", "resnet50_16ipus_8k_bn_pipeline", "--synthetic-data", "cpu")
+    code, out, err = ipulaunch("plan", *words, "--global-batch-size", str(asked))
+    assert (code, f"global batch {used} = micro-batch 16 x 4 replicas" in out) == (0, True)
+    said = f"a global batch of {asked} is not a multiple of 16 x 4 x 8 to fill the pipeline = 512"
+    assert (said in err) == (asked != used)

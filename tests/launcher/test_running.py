@@ -96,13 +96,13 @@ def test_a_launch_without_a_name_beside_another_one_that_still_plans(
 ) -> None:
     monkeypatch.setattr(run_paths.time, "strftime", lambda form, *_: "20261116-104512")
     with run_path("program", None):
-        assert ipulaunch(*WHERE, "--engine", "openmpi", "--", "prog").code == 0
+        assert ipulaunch(*WHERE, "--engine", "openmpi", "--", "true").code == 0
     assert _names(tmp_path / "runs") == ["program-20261116-104512-2"]
 
 
 def test_a_place_where_no_run_can_be_made_is_told(ipulaunch: Run, fake_mpirun: Path, tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
-    code, _, err = ipulaunch(*WHERE, "--engine", "openmpi", "--", "prog")
+    code, _, err = ipulaunch(*WHERE, "--engine", "openmpi", "--", "true")
     assert (code, "cannot be made: Not a directory" in err) == (2, True)
 
 
@@ -417,8 +417,8 @@ WHERE = ("run", "--pod", "4", "--host-layout", "1x4")
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        pytest.param(("--num-instances", "3", "--engine", "openmpi", "--", "prog"), 3, id="plan"),
-        pytest.param(("--engine", "openmpi", "--hosts", "a,,b", "--", "prog"), 2, id="hosts"),
+        pytest.param(("--num-instances", "3", "--engine", "openmpi", "--", "true"), 3, id="plan"),
+        pytest.param(("--engine", "openmpi", "--hosts", "a,,b", "--", "true"), 2, id="hosts"),
         pytest.param(
             (
                 "--engine",
@@ -427,11 +427,11 @@ WHERE = ("run", "--pod", "4", "--host-layout", "1x4")
             2,
             id="no-program",
         ),
-        pytest.param(("--engine", "openmpi", "--env", "NOT_SET", "--", "prog"), 2, id="variable"),
-        pytest.param(("--engine", "openmpi", "--env", "HF_TOKEN=x", "--", "prog"), 2, id="secret"),
-        pytest.param(("--engine", "openmpi", "--mpi-global-args", "'open", "--", "prog"), 2, id="open-quote"),
-        pytest.param(("--engine", "poprun", "--", "prog"), 4, id="no-poprun"),
-        pytest.param(("--engine", "poprun", "--sdk-version", "1.0", "--", "prog"), 2, id="sdk"),
+        pytest.param(("--engine", "openmpi", "--env", "NOT_SET", "--", "true"), 2, id="variable"),
+        pytest.param(("--engine", "openmpi", "--env", "HF_TOKEN=x", "--", "true"), 2, id="secret"),
+        pytest.param(("--engine", "openmpi", "--mpi-global-args", "'open", "--", "true"), 2, id="open-quote"),
+        pytest.param(("--engine", "poprun", "--", "true"), 4, id="no-poprun"),
+        pytest.param(("--engine", "poprun", "--sdk-version", "1.0", "--", "true"), 2, id="sdk"),
     ],
 )
 def test_refused_launch_leaves_nothing_behind(
@@ -443,11 +443,11 @@ def test_refused_launch_leaves_nothing_behind(
 
 @pytest.mark.parametrize(("name", "hint"), [("A_TOKEN", "export A_TOKEN first"), ("A_PATH", "--env A_PATH=VALUE")])
 def test_hint_for_a_variable_that_is_not_set_is_of_use(name: str, hint: str, ipulaunch: Run, fake_mpirun: Path) -> None:
-    code, _, err = ipulaunch(*WHERE, "--engine", "openmpi", "--env", name, "--", "prog")
+    code, _, err = ipulaunch(*WHERE, "--engine", "openmpi", "--env", name, "--", "true")
     assert code == 2 and hint in err and "A_TOKEN=VALUE" not in err
 
 
-@pytest.mark.parametrize("words", [("run", "--", "prog"), ("cosmoflow",)], ids=["program", "workload"])
+@pytest.mark.parametrize("words", [("run", "--", "true"), ("cosmoflow",)], ids=["program", "workload"])
 def test_existing_run_directory_is_not_touched(
     words: Tuple[str, ...], ipulaunch: Run, fake_mpirun: Path, tmp_path: Path
 ) -> None:
@@ -460,12 +460,12 @@ def test_existing_run_directory_is_not_touched(
 
 
 def test_dry_run_makes_no_directory(ipulaunch: Run, fake_mpirun: Path, tmp_path: Path) -> None:
-    assert ipulaunch(*WHERE, "--engine", "openmpi", "--dry-run", "--run-dir", "mine", "--", "prog").code == 0
+    assert ipulaunch(*WHERE, "--engine", "openmpi", "--dry-run", "--run-dir", "mine", "--", "true").code == 0
     assert _names(tmp_path) == ["bin"]
 
 
 def test_command_that_was_run_is_the_one_that_was_printed(ipulaunch: Run, fake_mpirun: Path, tmp_path: Path) -> None:
     words = (*WHERE, "--engine", "openmpi")
-    printed = ipulaunch(*words, "--dry-run", "--", "prog", "a b").out
-    assert ipulaunch(*words, "--run-dir", "mine", "--", "prog", "a b").code == 0
+    printed = ipulaunch(*words, "--dry-run", "--", "true", "a b").out
+    assert ipulaunch(*words, "--run-dir", "mine", "--", "true", "a b").code == 0
     assert (tmp_path / "mine" / "command.txt").read_text(encoding="utf-8") == printed

@@ -312,7 +312,7 @@ def start(fake_mpirun: Path, own_environment: Dict[str, str], lifeline: Any) -> 
 def test_stopped_launcher(
     behaviour: str, count: int, number: signal.Signals, start: Callable[..., Any], lifeline: Any
 ) -> None:
-    process = start(behaviour, "prog")
+    process = start(behaviour, "true")
     lifeline.wait_for(count)
     asked = time.monotonic()
     process.send_signal(number)
@@ -329,7 +329,7 @@ def test_launcher_whose_terminal_vanishes(
     master, slave = os.openpty()
     environ = {**own_environment, "FAKE_MPIRUN": "hang", "LIFELINE": str(lifeline.path), "TERM": "xterm"}
     process = subprocess.Popen(
-        [sys.executable, str(FAKES / "launcher.py"), str(fake_mpirun), *LAUNCH, "--", "prog"],
+        [sys.executable, str(FAKES / "launcher.py"), str(fake_mpirun), *LAUNCH, "--", "true"],
         env=environ,
         stdin=slave,
         stdout=slave,
@@ -350,7 +350,7 @@ def test_launcher_whose_terminal_vanishes(
 
 
 def test_killed_launcher_takes_its_engine_along(start: Callable[..., Any], lifeline: Any) -> None:
-    process = start("hang", "prog")
+    process = start("hang", "true")
     lifeline.wait_for(1)
     process.kill()
     assert lifeline.has_ended(LONGEST_S)

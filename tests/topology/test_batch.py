@@ -49,6 +49,14 @@ def test_rounding_is_never_more_than_half_a_step() -> None:
                 assert bool(warnings) is (batch.global_size != asked)
 
 
+@pytest.mark.parametrize(
+    ("accumulation", "global_size", "used"), [(None, None, 4), (6, None, 6), (None, 64, 4), (None, 1, 4), (None, 97, 8)]
+)
+def test_a_pipeline_takes_whole_turns(accumulation: Optional[int], global_size: Optional[int], used: int) -> None:
+    batch, warnings = make_batch(2, 8, accumulation, global_size, turn=4)
+    assert (batch, bool(warnings)) == (Batch(2, 8, used), global_size not in (None, 64))
+
+
 def test_accumulation_and_global_batch_exclude_each_other() -> None:
     with pytest.raises(SettingsError, match="global batch 64 and accumulation 4") as caught:
         make_batch(1, 16, 4, 64)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from ipulaunch.topology import Batch
 from ipulaunch.topology.host_events import HostEvents
+from ipulaunch.topology.ipu_refusals import ipus_needed, refuse
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.popdist import Place
 from ipulaunch.topology.splits import stage_ends
@@ -21,7 +22,6 @@ from ipulaunch.workers.backends.ipu_feeds import as_fed
 from ipulaunch.workers.backends.ipu_hosts import OverHosts
 from ipulaunch.workers.backends.ipu_measures import MeanOf, MeanOverInstances, loss_of
 from ipulaunch.workers.backends.ipu_model import accumulate, divide, for_ipus, in_32_bits, stage_numbers
-from ipulaunch.workers.backends.ipu_refusals import ipus_needed, refuse
 from ipulaunch.workers.backends.ipu_sdk import load_sdk
 from ipulaunch.workers.backends.ipu_statistics import adapt, learnt_statistics, shares_of
 from ipulaunch.workers.backends.ipu_validation import as_inputs, make_validator, padded

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from ipulaunch.topology.ipu_refusals import ipus_needed
 from ipulaunch.topology.popdist import Place
-from ipulaunch.workers.backends.ipu_refusals import ipus_needed
 from ipulaunch.workers.backends.ipu_sdk import Sdk
 
 # What is compiled for where no device is asked: Mk2, as the published application.

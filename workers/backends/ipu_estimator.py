@@ -8,12 +8,12 @@ from typing import Any, Dict, List, cast
 import tensorflow as tf
 
 from ipulaunch.configs.estimators import PIPELINED
+from ipulaunch.topology.ipu_refusals import ipus_needed
 from ipulaunch.topology.networks import network_of
 from ipulaunch.workers.backends.ipu import IpuBackend
 from ipulaunch.workers.backends.ipu_environment import engine_options
 from ipulaunch.workers.backends.ipu_feeds import as_fed, joined
 from ipulaunch.workers.backends.ipu_model import device_mapping, schedule_of, stage_options
-from ipulaunch.workers.backends.ipu_refusals import ipus_needed
 from ipulaunch.workers.backends.ipu_validation import padded
 from ipulaunch.workers.estimators.chain import Stage, in_turn, make_chain
 from ipulaunch.workers.estimators.fields import named

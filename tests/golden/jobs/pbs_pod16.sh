@@ -11,7 +11,7 @@
 #PBS -M me@example.org
 #PBS -m abe
 #PBS -l filesystems=home
-# cosmoflow on pod16, written by ipulaunch: 16 IPUs = 16 replicas x 1; 16 instances x 1 replica; global batch 16 = 1 micro-batch x 16 replicas x 1 accumulation
+# cosmoflow on pod16, written by ipulaunch: 16 IPUs = 16 replicas x 1; 16 instances x 1 replica; global batch 16 = micro-batch 1 x 16 replicas x accumulation 1
 # What is sourced lies on the cluster, and a $ between quotes is meant as it is.
 # shellcheck disable=SC1090,SC1091,SC2016
 

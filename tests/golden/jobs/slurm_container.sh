@@ -6,7 +6,7 @@
 #SBATCH --chdir=/home/me
 #SBATCH --output=/home/me/runs/first/scheduler.log
 #SBATCH --open-mode=append
-# mnist on 1 IPU, written by ipulaunch: 1 IPU = 1 replica x 1; 1 instance x 1 replica; global batch 64 = 64 micro-batch x 1 replica x 1 accumulation
+# mnist on 1 IPU, written by ipulaunch: 1 IPU = 1 replica x 1; 1 instance x 1 replica; global batch 64 = micro-batch 64 x 1 replica x accumulation 1
 # What is sourced lies on the cluster, and a $ between quotes is meant as it is.
 # shellcheck disable=SC1090,SC1091,SC2016
 

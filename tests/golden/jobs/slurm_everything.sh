@@ -14,7 +14,7 @@
 #SBATCH --mail-user=me@example.org
 #SBATCH --mail-type=END,FAIL
 #SBATCH --qos=high
-# imagenet on pod16, written by ipulaunch: 16 IPUs = 4 replicas x 4; 4 instances x 1 replica; global batch 8192 = 16 micro-batch x 4 replicas x 128 accumulation
+# imagenet on pod16, written by ipulaunch: 16 IPUs = 4 replicas x 4; 4 instances x 1 replica; global batch 8192 = micro-batch 16 x 4 replicas x accumulation 128
 # What is sourced lies on the cluster, and a $ between quotes is meant as it is.
 # shellcheck disable=SC1090,SC1091,SC2016
 

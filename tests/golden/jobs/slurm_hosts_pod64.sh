@@ -8,7 +8,7 @@
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
-# cosmoflow on pod64, written by ipulaunch: 64 IPUs = 64 replicas x 1; 64 instances x 1 replica; global batch 64 = 1 micro-batch x 64 replicas x 1 accumulation
+# cosmoflow on pod64, written by ipulaunch: 64 IPUs = 64 replicas x 1; 64 instances x 1 replica; global batch 64 = micro-batch 1 x 64 replicas x accumulation 1
 # What is sourced lies on the cluster, and a $ between quotes is meant as it is.
 # shellcheck disable=SC1090,SC1091,SC2016
 

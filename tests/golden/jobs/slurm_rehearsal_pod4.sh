@@ -9,7 +9,7 @@
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
-# cosmoflow on pod4, written by ipulaunch: 4 IPUs = 4 replicas x 1; 4 instances x 1 replica; global batch 4 = 1 micro-batch x 4 replicas x 1 accumulation
+# cosmoflow on pod4, written by ipulaunch: 4 IPUs = 4 replicas x 1; 4 instances x 1 replica; global batch 4 = micro-batch 1 x 4 replicas x accumulation 1
 # What is sourced lies on the cluster, and a $ between quotes is meant as it is.
 # shellcheck disable=SC1090,SC1091,SC2016
 

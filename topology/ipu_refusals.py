@@ -7,21 +7,12 @@ from typing import Any
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.sections import Pipeline
-from ipulaunch.topology import Batch
+from ipulaunch.topology.batch import Batch
 
 
 def ipus_needed(pipeline: Pipeline) -> int:
     """The IPUs of one replica: the SDK rounds them up to a power of two."""
     return 1 << (pipeline.ipus - 1).bit_length()
-
-
-def micro_batches_per_turn(pipeline: Pipeline) -> int:
-    """The micro-batches that fill the schedule once; a weight update takes a multiple of it.
-
-    The SDK's compiler demands whole turns. Grouped runs forward and backward stages in turn, so it needs two for each
-    stage; its Sequential schedule has one micro-batch under way at a time.
-    """
-    return {"Grouped": 2 * pipeline.stages, "Interleaved": pipeline.stages, "Sequential": 1}[pipeline.schedule]
 
 
 def refuse(settings: Any, batch: Batch, given_ipus: int) -> None:
@@ -38,8 +29,8 @@ def refuse(settings: Any, batch: Batch, given_ipus: int) -> None:
             f"{given_ipus} IPUs per replica, and the {pipeline.stages} pipeline stages take {ipus_needed(pipeline)}",
             hint=f"use --ipus-per-replica {ipus_needed(pipeline)}",
         )
-    if pipeline.splits and settings.training.training and batch.accumulation % micro_batches_per_turn(pipeline):
-        turn = micro_batches_per_turn(pipeline)
+    turn = settings.micro_batches_per_turn
+    if batch.accumulation % turn:
         raise SettingsError(
             f"accumulation {batch.accumulation} with {pipeline.stages} pipeline stages: the {pipeline.schedule}"
             f" schedule takes a multiple of {turn}",
@@ -80,6 +71,10 @@ def _refuse_device(settings: Any, batch: Batch) -> None:
         raise SettingsError(
             f"{device.io_tiles} tiles for input and output, and batch statistics over {group} replicas: not both",
             hint="leave device.io_tiles or device.distributed_norm_replicas out",
+        )
+    if device.compile_only and settings.api != KERAS:
+        raise SettingsError(
+            "--compile-only compiles trainings with Keras, and this is an Estimator", hint="leave --compile-only out"
         )
     if device.outfeed_depth is not None and settings.api != KERAS:
         raise SettingsError(
