@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import PlanError, SettingsError
 from ipulaunch.configs.estimators import KERAS, check_accumulation
@@ -82,7 +82,8 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
         ipu_refusals.refuse(settings, plan.batch, plan.ipus_per_replica)
     lines, pipeline_warnings, notes = _pipeline(settings, plan)
     notes += resolved.notes
-    lines.append(Finding("host", _calls(events) if settings.training.training else "no training, only validation"))
+    calls = _calls(events, settings.survival.stall_timeout_s if backend == "ipu" else None)
+    lines.append(Finding("host", calls if settings.training.training else "no training, only validation"))
     lines.append(Finding("data", _samples(settings.data)))
     if backend == "cpu" and (settings.pipeline.schedule != "Grouped" or settings.pipeline.device_mapping):
         notes.append("a rehearsal runs stage after stage: the schedule and the device mapping count in the plan alone")
@@ -117,9 +118,11 @@ def _samples(data: Any) -> str:
     return f"up to {found}, from {directory or '--dataset-path, which is not given'}"
 
 
-def _calls(events: HostEvents) -> str:
+def _calls(events: HostEvents, most_s: Optional[float]) -> str:
+    """The device calls. An IPU tells nothing during one, so that a long one cannot be told from one that hangs."""
     updates, calls = counted(events.total_updates, "weight update"), counted(events.calls, "device call")
-    return f"{updates} in {calls} of {events.updates_per_call}"
+    limit = "" if most_s is None else f", none longer than {most_s:g} s (--stall-timeout)"
+    return f"{updates} in {calls} of {events.updates_per_call}{limit}"
 
 
 def _check_replicas(settings: WorkloadSettings, plan: Plan) -> None:

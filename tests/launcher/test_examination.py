@@ -46,7 +46,7 @@ def test_host_events(logs: str, host: str, warning: str, ipulaunch: Run) -> None
     given = f"{CIFAR10} --num-epochs 6 --logs-per-epoch {logs} --ckpts-per-epoch 0"
     code, out, err = ipulaunch("plan", "cifar10", *given.split())
     assert code == 0
-    assert f"host  4686 weight updates in {host}\n" in out
+    assert f"host  4686 weight updates in {host}, none longer than 1800 s (--stall-timeout)\n" in out
     assert err == (f"warning: {warning}\n" if warning else "")
 
 
@@ -452,3 +452,9 @@ def test_a_global_batch_of_a_pipeline_is_rounded_to_whole_turns(asked: int, used
     assert (code, f"global batch {used} = micro-batch 16 x 4 replicas" in out) == (0, True)
     said = f"a global batch of {asked} is not a multiple of 16 x 4 x 8 to fill the pipeline = 512"
     assert (said in err) == (asked != used)
+
+
+@pytest.mark.parametrize(("engine", "is_told"), [("poprun", True), ("openmpi", False)])
+def test_a_device_call_has_a_limit_of_time_on_ipus(engine: str, is_told: bool, ipulaunch: Run) -> None:
+    words = ("plan", "cosmoflow", "--pod", "16", "--engine", engine, "--stall-timeout", "7200")
+    assert ("none longer than 7200 s (--stall-timeout)" in ipulaunch(*words).out) == is_told
