@@ -61,12 +61,12 @@ class _Tree:
         self.stopped: Set[int] = set()
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
-                with contextlib.suppress(OSError, IndexError):
-                    # The name in parentheses may hold blanks and parentheses itself.
-                    state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-                    if state != "Z":
+                with contextlib.suppress(OSError, ValueError):
+                    # The name in parentheses may hold blanks, parentheses itself, and bytes that are no text.
+                    state, parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
+                    if state != b"Z":
                         self.children.setdefault(int(parent), []).append(int(entry.name))
-                    if state == "T":
+                    if state == b"T":
                         self.stopped.add(int(entry.name))
 
     def below(self, pid: int) -> List[int]:

@@ -62,7 +62,7 @@ def left_sessions(base: Path) -> List[Path]:
 def segments_of(pid: int) -> Set[Path]:
     """The memory that a process shares with the other instances on its host, 16 MiB of each."""
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return set()
     return {Path(name) for name in (line.split(maxsplit=5)[-1] for line in lines) if name.startswith(_SEGMENT)}
