@@ -18,6 +18,7 @@ _COUNTS_AND_LOOKUPS = (
     r"(?i)(?<![a-z])((max|min|num|n|new|total)[-_]?tokens|(public|primary|foreign|sort|cache)[-_]key)$"
 )
 _NO_SECRETS = ("SSH_AUTH_SOCK", "XAUTHORITY")  # paths, which MPI's ssh and a display need
+_FOR_MPIRUN = ("PBS_JOBCOOKIE",)  # PBS knows jobs by it: an mpirun built for its task manager needs it to start
 _SHORTEST = 6  # characters: masking what is shorter would hide words that only look the same
 MASK = "***"
 
@@ -30,8 +31,8 @@ def is_secret(name: str) -> bool:
 
 
 def withheld(environ: Mapping[str, str], named: Collection[str]) -> List[str]:
-    """The variables that instances do not get: secrets that nobody has named."""
-    return sorted(name for name in environ if is_secret(name) and name not in named)
+    """The variables that instances do not get: secrets that nobody has named, and that mpirun can do without."""
+    return sorted(name for name in environ if is_secret(name) and name not in (*named, *_FOR_MPIRUN))
 
 
 def without_secrets(environ: Mapping[str, str], named: Collection[str]) -> Dict[str, str]:

@@ -251,9 +251,11 @@ def test_only_secrets_that_nobody_named_are_withheld() -> None:
         "B_TOKEN": "2",
         "SSH_AUTH_SOCK": "/tmp/agent",
         "TOKENIZERS_PARALLELISM": "1",
+        "PBS_JOBCOOKIE": "0A1B2C3D",
     }
     assert withheld(environ, ["B_TOKEN"]) == ["A_TOKEN"]
     assert set(without_secrets(environ, ["B_TOKEN"])) == set(environ) - {"A_TOKEN"}
+    assert secret_values(environ) == ("0A1B2C3D",)
 
 
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq\n  hkiG9w0BAQEFAASC  \nshort\n-----END PRIVATE KEY-----\n"
