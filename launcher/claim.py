@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import platform
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, NamedTuple, Optional
 
@@ -15,6 +16,8 @@ from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.run_directory import RunDirectory, writable
 from ipulaunch.configs.untrusted import parse_json, read_text
 
+PATIENCE_S = 1.0  # with others who hold a lock; those who only look let go at once
+_LOOK_AGAIN_S = 0.02
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
 
@@ -46,7 +49,7 @@ def claim(run: RunDirectory) -> Iterator[None]:
     with writable(run, hint):
         descriptor = os.open(run.launcher, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        if _lock(descriptor, fcntl.LOCK_EX) is False:
+        if _lock_soon(descriptor) is False:
             holder = _read(run.launcher)
             who = f"process {holder.pid} on {holder.host}" if holder.is_known else "another launcher"
             raise UsageError(
@@ -75,8 +78,8 @@ def signed(record: Path) -> Iterator[None]:
     descriptor = None
     with contextlib.suppress(OSError):
         descriptor = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        _lock(descriptor, fcntl.LOCK_EX)
-        _sign(descriptor)
+        if _lock_soon(descriptor):  # signed and not locked, it would be that of a launcher that has gone
+            _sign(descriptor)
     try:
         yield
     finally:
@@ -91,6 +94,16 @@ def has_gone(record: Path) -> bool:
             return _lock(file.fileno(), fcntl.LOCK_SH) is True and _read(record).is_here
     except OSError:
         return False
+
+
+def _lock_soon(descriptor: int) -> Optional[bool]:
+    """Whether the lock is ours alone; holder_of() and has_gone() may have it for a moment before."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        is_ours = _lock(descriptor, fcntl.LOCK_EX)
+        if is_ours is not False or time.monotonic() >= deadline:
+            return is_ours
+        time.sleep(_LOOK_AGAIN_S)
 
 
 def _lock(descriptor: int, kind: int) -> Optional[bool]:

@@ -5,13 +5,60 @@ import fcntl
 import json
 import os
 import platform
+import time
 from pathlib import Path
+from typing import Callable, ContextManager, List
 
 import pytest
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher.claim import Holder, claim, has_gone, holder_of
+from ipulaunch.launcher.claim import PATIENCE_S, Holder, claim, has_gone, holder_of, signed
+
+Sign = Callable[[RunDirectory], ContextManager[None]]
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> List[float]:
+    """How long somebody has slept, by a clock that nobody else moves."""
+    slept: List[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(time, "monotonic", lambda: sum(slept))
+    return slept
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [pytest.param(claim, id="run"), pytest.param(lambda run: signed(run.launcher), id="session")],
+)
+def test_who_only_looks_keeps_nobody_away(
+    sign: Sign, waits: List[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def busy(descriptor: int, kind: int) -> None:
+        if len(waits) < 2:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+        flock(descriptor, kind)
+
+    monkeypatch.setattr(fcntl, "flock", busy)
+    run = RunDirectory(tmp_path)
+    with sign(run):
+        assert holder_of(run) == Holder(platform.node(), os.getpid())
+    assert len(waits) == 2 and has_gone(run.launcher)
+
+
+def test_a_session_without_its_lock_is_nobodys_to_remove(
+    waits: List[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(descriptor: int, kind: int) -> None:
+        raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+
+    monkeypatch.setattr(fcntl, "flock", busy)
+    with signed(tmp_path / "session.json"):
+        monkeypatch.undo()
+        assert not has_gone(tmp_path / "session.json")
+    assert sum(waits) == pytest.approx(PATIENCE_S, abs=0.1)
 
 
 def test_a_run_has_one_launcher_at_a_time(tmp_path: Path) -> None:
