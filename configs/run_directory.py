@@ -139,13 +139,18 @@ def writable(run: RunDirectory, hint: str = "") -> Iterator[None]:
 def records_of(path: Path) -> RunDirectory:
     """Where the records of a run lie: a job makes the run directory inside the one that it was submitted with."""
     inside = RunDirectory(path / INSIDE)
-    return inside if inside.plan.is_file() else RunDirectory(path)
+    return inside if is_file(inside.plan) else RunDirectory(path)
 
 
 def whole_run(path: Path) -> Path:
     """The directory of a run, also where that of its records is given: a job makes it inside."""
     outside = path.absolute().parent
-    return outside if path.name == INSIDE and RunDirectory(outside).submitted.is_file() else path
+    return outside if path.name == INSIDE and is_file(RunDirectory(outside).submitted) else path
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file that we may see; Path.is_file() raises on what others keep to themselves."""
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Iterable, List, Optional
 
 from ipulaunch.configs.errors import DataError, SettingsError, UsageError
 from ipulaunch.configs.job import Job, checkpoints_of, from_yaml
-from ipulaunch.configs.run_directory import RUNS, RunDirectory, records_of
+from ipulaunch.configs.run_directory import RUNS, RunDirectory, is_file, records_of
 from ipulaunch.configs.untrusted import read_text
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.launcher.same_network import is_same, require_same
@@ -19,7 +19,7 @@ AUTO = "auto"
 def all_runs(runs_dir: Path) -> List[Path]:
     """The runs of a directory, the newest first."""
     try:
-        found = [path for path in runs_dir.iterdir() if RunDirectory(path).plan.is_file()]
+        found = [path for path in runs_dir.iterdir() if is_file(RunDirectory(path).plan)]
     except FileNotFoundError:
         return []
     except OSError as error:

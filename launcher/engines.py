@@ -69,7 +69,7 @@ def _on_path(name: str) -> Optional[str]:
     # shutil.which() does the same, after importing every compression library.
     for directory in os.get_exec_path():
         path = Path(directory) / name
-        if path.is_file() and os.access(path, os.X_OK):
+        if os.access(path, os.X_OK) and path.is_file():  # in this order: is_file() raises where we may not look
             return str(path)
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any, Callable, Tuple
@@ -67,6 +68,24 @@ def test_a_submitted_run_has_its_checkpoints_inside(runs: Path, ipulaunch: Run) 
 def test_a_link_to_nowhere_is_no_run(runs: Path) -> None:
     (runs / "latest").symlink_to("gone")
     assert newest_run("mnist") == Path("runs", "mnist-3")
+
+
+@pytest.mark.parametrize("closed", ["mnist-5", "mnist-5/run"])
+def test_runs_that_others_keep_to_themselves_are_passed_over(
+    closed: str, runs: Path, ipulaunch: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told by a fake: nothing is closed to root."""
+    stat = os.stat
+
+    def refuse(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        if str(path).startswith(f"runs/{closed}/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert newest_run("mnist") == Path("runs", "mnist-3")
+    code, out, err = ipulaunch("ps")
+    assert code == 0 and "mnist-3" in out, err
 
 
 def test_the_newest_run_is_that_of_ps(runs: Path) -> None:

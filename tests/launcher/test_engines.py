@@ -84,6 +84,16 @@ def test_file_that_cannot_be_run_is_passed_over(bin_directory: Path) -> None:
     assert engines.find_poprun() is None
 
 
+def test_directories_that_cannot_be_looked_at_are_passed_over(
+    bin_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of another user, which this test may look at where it is root."""
+    monkeypatch.setenv("PATH", f"/{'x' * 300}", prepend=os.pathsep)
+    assert engines.find_poprun() is None
+    path = _script(bin_directory / "poprun", "")
+    assert engines.find_poprun() == str(path)
+
+
 @pytest.mark.parametrize(
     ("enabled", "says", "sdk"),
     [
