@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any, Iterable, List, Optional
 
@@ -88,7 +89,7 @@ def newest_run(workload: str, settings: Any = None) -> Optional[Path]:
 def _named(text: str, resolved: Resolved) -> Path:
     """A run or a checkpoint by its path, or a run by its name; a run of another workload or network is refused."""
     for path in (Path(text), Path(RUNS, text)):
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - is_dir() raises on names that are too long
             job = _job_of(path)
             if job is not None and job.workload != resolved.workload:
                 raise DataError(

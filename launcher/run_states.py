@@ -78,7 +78,7 @@ def find_run(text: str, runs_dir: Path) -> Path:
     if not text:
         raise UsageError("the name of the run is empty", hint="ipulaunch ps lists the runs here")
     for path in (Path(text), runs_dir / text):
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - is_dir() raises on names that are too long
             found = whole_run(Path(os.path.abspath(path)))  # noqa: PTH100 - without the .. in it, and links as they are
             if not RunDirectory(found).plan.is_file():
                 raise UsageError(f"{path} is not a run: it has no plan.json")

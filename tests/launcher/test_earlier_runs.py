@@ -141,10 +141,11 @@ def test_auto_without_a_run_starts_anew(ipulaunch: Run) -> None:
     assert resumed(ipulaunch, "--resume", "auto") == "--backend ipu"
 
 
-def test_run_that_is_not_there_is_refused(ipulaunch: Run) -> None:
-    code, out, err = ipulaunch("mnist", "--resume", "runs/none", "--dry-run")
+@pytest.mark.parametrize("name", ["runs/none", "x" * 300], ids=["none", "longer than names may be"])
+def test_run_that_is_not_there_is_refused(name: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("mnist", "--resume", name, "--dry-run")
     assert (code, out) == (5, "")
-    assert "there is no run or checkpoint runs/none" in err
+    assert f"there is no run or checkpoint {name}" in err
 
 
 def test_run_of_another_workload_is_refused(runs: Path, ipulaunch: Run) -> None:

@@ -91,6 +91,8 @@ def test_run_that_is_not_there(make_run: Any, ipulaunch: Run, tmp_path: Path) ->
         assert code == 2
         assert "there is no run cosmoflw-1\nhint: did you mean cosmoflow-1?" in err
     assert "the name of the run is empty" in ipulaunch("status", "").err
+    code, _, err = ipulaunch("status", "x" * 300)  # longer than names may be
+    assert code == 2 and f"there is no run {'x' * 300}" in err
     (tmp_path / "empty").mkdir()
     assert "is not a run: it has no plan.json" in ipulaunch("status", "empty").err
 
