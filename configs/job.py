@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import yaml
 
-from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.errors import IpulaunchError, SettingsError
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.schema import build, leaves, plain, plain_value, value_of
 from ipulaunch.configs.tree import Given, assignment, parse_yaml
@@ -44,13 +44,19 @@ def from_yaml(text: str, name: str) -> Job:
     return Job(str(workload.value), str(backend.value), build(schema_of(str(workload.value)), settings, {}))
 
 
+def job_of(run: RunDirectory) -> Optional[Job]:
+    """The job of a run, where it is whole; programs of users have none, and a checkpoint alone has none either."""
+    try:
+        return from_yaml(read_text(run.job), str(run.job))
+    except (OSError, IpulaunchError):
+        return None
+
+
 def checkpoints_of(run: RunDirectory) -> Path:
     """Where the checkpoints of a run are: in its directory, unless its job says another place."""
-    try:
-        job = from_yaml(read_text(run.job), str(run.job))
-    except (OSError, SettingsError):
-        return run.checkpoints
-    return Path(job.settings.training.checkpoint_output_dir or run.checkpoints)
+    job = job_of(run)
+    elsewhere = job.settings.training.checkpoint_output_dir if job else None
+    return Path(elsewhere) if elsewhere else run.checkpoints
 
 
 def set_options(resolved: Resolved) -> List[str]:

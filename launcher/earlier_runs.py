@@ -7,10 +7,9 @@ import os
 from pathlib import Path
 from typing import Any, Iterable, List, Optional
 
-from ipulaunch.configs.errors import DataError, SettingsError, UsageError
-from ipulaunch.configs.job import Job, checkpoints_of, from_yaml
+from ipulaunch.configs.errors import DataError, UsageError
+from ipulaunch.configs.job import checkpoints_of, job_of
 from ipulaunch.configs.run_directory import RUNS, RunDirectory, is_file, records_of
-from ipulaunch.configs.untrusted import read_text
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.launcher.same_network import is_same, require_same
 
@@ -78,7 +77,7 @@ def newest_run(workload: str, settings: Any = None) -> Optional[Path]:
     """
 
     def can_be_meant(path: Path) -> bool:
-        job = _job_of(path)
+        job = job_of(records_of(path))
         if job is None or job.workload != workload or not _has_checkpoint(path):
             return False
         return settings is None or is_same(settings, job.settings)
@@ -90,7 +89,7 @@ def _named(text: str, resolved: Resolved) -> Path:
     """A run or a checkpoint by its path, or a run by its name; a run of another workload or network is refused."""
     for path in (Path(text), Path(RUNS, text)):
         if os.path.isdir(path):  # noqa: PTH112 - is_dir() raises on names that are too long
-            job = _job_of(path)
+            job = job_of(records_of(path))
             if job is not None and job.workload != resolved.workload:
                 raise DataError(
                     f"{path} is a run of {job.workload}, and cannot be continued by {resolved.workload}",
@@ -102,18 +101,9 @@ def _named(text: str, resolved: Resolved) -> Path:
 
 
 def _require_same_network(path: Path, resolved: Resolved) -> None:
-    job = _job_of(path)
+    job = job_of(records_of(path))
     if job is not None and job.workload == resolved.workload:
         require_same(resolved.settings, job.settings, str(path))
-
-
-def _job_of(path: Path) -> Optional[Job]:
-    """What a run trains, whatever it is called; nothing where it does not say, as a checkpoint alone."""
-    run = records_of(path)
-    try:
-        return from_yaml(read_text(run.job), str(run.job))
-    except (OSError, SettingsError):
-        return None
 
 
 def _has_checkpoint(path: Path) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, DataError, IpulaunchError, StoppedError, UsageError, near_miss
-from ipulaunch.configs.job import Job, from_yaml
+from ipulaunch.configs.job import job_of
 from ipulaunch.configs.run_directory import RunDirectory, records_of, whole_run
 from ipulaunch.configs.untrusted import read_text
 from ipulaunch.configs.wording import utc
@@ -138,14 +138,6 @@ def plan_of(run: RunDirectory) -> Optional[Plan]:
     """The plan of a run, where it is whole."""
     try:
         return from_json(read_text(run.plan))
-    except (OSError, IpulaunchError):
-        return None
-
-
-def job_of(run: RunDirectory) -> Optional[Job]:
-    """The job of a run, where it is whole; programs of users have none."""
-    try:
-        return from_yaml(read_text(run.job), str(run.job))
     except (OSError, IpulaunchError):
         return None
 

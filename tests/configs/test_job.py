@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Optional
 
 import pytest
 
 from ipulaunch.configs.errors import IpulaunchError, SettingsError
-from ipulaunch.configs.job import Job, from_yaml, set_options, to_yaml
+from ipulaunch.configs.job import Job, checkpoints_of, from_yaml, set_options, to_yaml
+from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.tree import assignment
 from ipulaunch.configs.workloads import WORKLOADS, resolve
 
@@ -43,6 +44,14 @@ def test_damaged_job_is_refused(old: str, new: str, message: str) -> None:
 def test_text_that_is_no_job_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match=r"^job\.yaml"):
         from_yaml(text, "job.yaml")
+
+
+@pytest.mark.parametrize("text", [None, "[]", "workload: new\nbackend: cpu\nsettings: {}"])
+def test_checkpoints_are_in_a_run_that_does_not_say_where(text: Optional[str], tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    if text is not None:
+        run.job.write_text(text)
+    assert checkpoints_of(run) == run.checkpoints
 
 
 @pytest.mark.parametrize("rehearsal", [False, True], ids=["run", "rehearsal"])

@@ -65,6 +65,18 @@ def test_a_submitted_run_has_its_checkpoints_inside(runs: Path, ipulaunch: Run) 
     assert resumed(ipulaunch, "--resume", "mnist-5") == f"--backend ipu --set training.resume={runs / 'mnist-5'}"
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("workload: mnist", "workload: mnister"), ("backend: cpu", "backend: gpu")],
+    ids=["workload", "backend"],
+)
+def test_a_run_that_we_cannot_read_is_passed_over(old: str, new: str, runs: Path) -> None:
+    """As one of another version, which has workloads that this one does not have."""
+    job = runs / "mnist-3" / "job.yaml"
+    job.write_text(job.read_text().replace(old, new, 1))
+    assert newest_run("mnist") == Path("runs", "mnist-1")
+
+
 def test_a_link_to_nowhere_is_no_run(runs: Path) -> None:
     (runs / "latest").symlink_to("gone")
     assert newest_run("mnist") == Path("runs", "mnist-3")
