@@ -10,7 +10,8 @@ from typing import Any, Dict, Iterator, Optional
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
-# One request may arrive twice: from the scheduler, and from the job script or the container that hand it on.
+# One request may arrive twice: from the scheduler, and from the job script or the container that hand it on; and as
+# several signals: systemd ends a login session with TERM and, at once, HUP.
 SAME_REQUEST_S = 1.0
 SAME_KEY_S = 0.2  # Ctrl-C comes once for each key: again is meant
 
@@ -48,8 +49,10 @@ class StopSignals:
 
     def _note(self, number: int, frame: Optional[FrameType]) -> None:
         now = time.monotonic()
-        same_s = SAME_KEY_S if number == signal.SIGINT else SAME_REQUEST_S
-        if number == self.first and now < self._first_at + same_s:
+        same_s = SAME_REQUEST_S
+        if number == signal.SIGINT:
+            same_s = SAME_KEY_S if number == self.first else 0.0
+        if self.requests and now < self._first_at + same_s:
             return
         if not self.requests:
             self.first, self._first_at = number, now

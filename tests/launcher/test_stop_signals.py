@@ -42,8 +42,10 @@ def test_a_signal_is_noted(number: signal.Signals) -> None:
     [
         ((signal.SIGTERM, signal.SIGTERM), 1),
         ((signal.SIGUSR1, signal.SIGUSR1, signal.SIGUSR1), 1),
+        ((signal.SIGTERM, signal.SIGHUP), 1),  # as systemd ends a login session
+        ((signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM), 1),
+        ((signal.SIGINT, signal.SIGTERM), 1),
         ((signal.SIGTERM, signal.SIGINT), 2),
-        ((signal.SIGUSR1, signal.SIGTERM), 2),
     ],
 )
 def test_one_request_may_arrive_twice(
@@ -55,10 +57,11 @@ def test_one_request_may_arrive_twice(
         assert (signals.first, signals.requests) == (numbers[0], requests)
 
 
-def test_the_same_signal_later_is_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["the-same", "another"])
+def test_a_signal_later_is_another_request(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_signals, "SAME_REQUEST_S", 0.0)
     with StopSignals() as signals:
-        _send(signal.SIGTERM, signal.SIGTERM)
+        _send(signal.SIGTERM, number)
         assert signals.requests == 2
 
 
@@ -94,7 +97,8 @@ def test_waiting_does_not_begin_after_a_request() -> None:
     assert reached == []
 
 
-def test_cleaning_up_after_an_interrupted_wait_is_not_interrupted() -> None:
+def test_cleaning_up_after_an_interrupted_wait_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop_signals, "SAME_REQUEST_S", 0.0)
     done: List[str] = []
     with StopSignals() as signals:
         with pytest.raises(KeyboardInterrupt), signals.interrupting():
