@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import sys
 import time
@@ -191,12 +190,8 @@ def make_display(verbose: bool) -> Display:
 
 
 def _usable(stream: Optional[TextIO]) -> TextIO:
-    """The stream, in which no character is an error; a place for nothing where it was closed before we started."""
-    if stream is None:
-        return Path(os.devnull).open("w", encoding="utf-8")
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors="backslashreplace")
-    return stream
+    """The stream; a place for nothing where it was closed before we started."""
+    return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
 
 
 def _position(progress: Progress) -> str:
