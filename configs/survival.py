@@ -29,7 +29,9 @@ class Survival:
         0, "how many times a failed run is restarted from its newest checkpoint", flag="--max-restarts", at_least=0
     )
     restart_backoff_s: float = setting(
-        5.0, "seconds before the first restart; doubled for each further one", at_least=0
+        5.0,
+        "seconds before the first restart; doubled, up to 10 minutes, for each further one that makes no new update",
+        at_least=0,
     )
     elastic_hosts: bool = setting(
         False,

@@ -19,6 +19,8 @@ from ipulaunch.launcher.events import Follower
 from ipulaunch.launcher.verdict import Verdict
 from ipulaunch.topology import Plan
 
+LONGEST_WAIT_S = 600.0  # before a restart, unless the first one is to wait longer
+
 
 class Restart(NamedTuple):
     """The next attempt of a run that failed."""
@@ -28,8 +30,10 @@ class Restart(NamedTuple):
     wait_s: float
 
 
-def next_restart(verdict: Verdict, survival: Survival, restarts: int, has_trained: bool) -> Optional[Restart]:
-    """The restart after this verdict, if there is to be one.
+def next_restart(
+    verdict: Verdict, survival: Survival, restarts: int, has_trained: bool, in_vain: int = 0
+) -> Optional[Restart]:
+    """The restart after this verdict, if there is to be one; it waits longer after others that got no further.
 
     A job that never made an update would fail in the same way again; settings, data and plans that are wrong are
     as wrong the next time; and what was stopped on request is not started against the will of who stopped it.
@@ -38,7 +42,9 @@ def next_restart(verdict: Verdict, survival: Survival, restarts: int, has_traine
         return None
     if restarts >= survival.max_restarts:
         return None
-    return Restart(restarts + 1, survival.max_restarts, survival.restart_backoff_s * 2**restarts)
+    first_s = survival.restart_backoff_s
+    wait_s = min(first_s * 2.0 ** min(in_vain, 64), max(first_s, LONGEST_WAIT_S))
+    return Restart(restarts + 1, survival.max_restarts, wait_s)
 
 
 def after_restarts(verdict: Verdict, survival: Survival, restarts: int) -> Verdict:

@@ -59,21 +59,23 @@ def attend(launch: Launch, run: RunDirectory, display: Display, signals: StopSig
     record.renew(run.path.parent, os.environ)
     display.announce(launch, run)
     restarts, most_updates = 0, 0
+    in_vain = 0  # restarts since an attempt got further than those before it
     missing: Dict[str, str] = {}
     while True:
         verdict, updates = (not_started(run, missing), 0) if missing else _attempt(launch, run, display, signals)
-        most_updates = max(most_updates, updates)
+        if updates > most_updates:
+            most_updates, in_vain = updates, 0
         survival = _survival(launch)
         verdict = within_preemptions(run, verdict, survival)
         record_ending(run, verdict)
         if launch.job is None:
             break
         continues = has_checkpoint(run, launch.job)
-        restart = next_restart(verdict, survival, restarts, has_trained=continues or most_updates > 0)
+        restart = next_restart(verdict, survival, restarts, continues or most_updates > 0, in_vain)
         if restart is None:
             verdict = after_restarts(verdict, survival, restarts)
             break
-        restarts = restart.number
+        restarts, in_vain = restart.number, in_vain + 1
         display.restarting(verdict, restart, continues)
         try:
             with signals.interrupting():

@@ -43,7 +43,7 @@ def test_the_last_verdict_tells_of_restarts(code: int, restarts: int, told: bool
     ("code", "restarts", "has_trained", "expected"),
     [
         pytest.param(7, 0, True, Restart(1, 3, 2.0), id="first"),
-        pytest.param(7, 2, True, Restart(3, 3, 8.0), id="last"),
+        pytest.param(7, 2, True, Restart(3, 3, 2.0), id="last"),
         pytest.param(7, 3, True, None, id="used up"),
         pytest.param(7, 0, False, None, id="never got anywhere"),
         pytest.param(0, 0, True, None, id="done"),
@@ -56,6 +56,25 @@ def test_the_last_verdict_tells_of_restarts(code: int, restarts: int, told: bool
 def test_what_is_started_again(code: int, restarts: int, has_trained: bool, expected: Optional[Restart]) -> None:
     survival = Survival(max_restarts=3, restart_backoff_s=2.0)
     assert next_restart(Verdict(code, ""), survival, restarts, has_trained) == expected
+
+
+@pytest.mark.parametrize(
+    ("backoff_s", "in_vain", "wait_s"),
+    [
+        (5.0, 0, 5.0),
+        (5.0, 1, 10.0),
+        (5.0, 6, 320.0),
+        (5.0, 7, 600.0),
+        (5.0, 2000, 600.0),
+        (0.0, 2000, 0.0),
+        (3600.0, 0, 3600.0),
+        (3600.0, 1, 3600.0),
+    ],
+)
+def test_restarts_that_are_in_vain_wait_longer_but_not_for_ever(backoff_s: float, in_vain: int, wait_s: float) -> None:
+    survival = Survival(max_restarts=9999, restart_backoff_s=backoff_s)
+    restart = next_restart(Verdict(7, ""), survival, 3000, True, in_vain)
+    assert restart == Restart(3001, 9999, wait_s)
 
 
 def test_what_somebody_asked_to_stop_is_not_started_again() -> None:

@@ -365,6 +365,19 @@ def test_a_run_that_is_stopped_before_a_restart(
     assert endings[1].headline.startswith(said)
 
 
+def test_waits_before_restarts_begin_anew_when_a_run_gets_further(
+    tmp_path: Path, make_launch: MakeLaunch, display: Display, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = iter([3, 3, 0, 4, 4])
+    slept: List[float] = []
+    monkeypatch.setattr(running, "_attempt", lambda *_: (Verdict(7, "it broke"), next(reached)))
+    monkeypatch.setattr(running, "unready_hosts", lambda *_: {})
+    monkeypatch.setattr(time, "sleep", slept.append)
+    job = _job_with(max_restarts=4, restart_backoff_s=5.0)
+    assert carry_out(make_launch(ENGINE, job=job), tmp_path / "run", display) == 7
+    assert slept == [5.0, 10.0, 20.0, 5.0]
+
+
 @pytest.mark.parametrize(("most", "codes"), [(0, [7]), (1, [7, 75])], ids=["no restart", "restart"])
 def test_a_signal_while_the_hosts_of_a_failed_run_are_asked(
     most: int,
