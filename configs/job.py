@@ -71,8 +71,15 @@ def set_options(resolved: Resolved) -> List[str]:
 
 def _written(key: str, value: object) -> str:
     """A value so that assignment() reads back the same."""
-    text = value if isinstance(value, str) else json.dumps(value)
+    # YAML does not read the pairs that JSON writes for what is beyond 16 bits, and folds separators of lines as such.
+    texts = [json.dumps(value), json.dumps(value, ensure_ascii=False)]
+    if isinstance(value, str):
+        texts.insert(0, value)
+    return next((text for text in texts if _read_back(key, text) == value), texts[-1])
+
+
+def _read_back(key: str, text: str) -> object:
     given = assignment(f"{key}={text}", "--set")
     while isinstance(given, dict):
         (given,) = given.values()  # type: ignore[assignment]
-    return text if isinstance(given, Given) and given.value == value else json.dumps(value)
+    return given.value if isinstance(given, Given) else given

@@ -63,6 +63,8 @@ def test_checkpoints_are_in_a_run_that_does_not_say_where(text: Optional[str], t
         pytest.param("", {"IPULAUNCH_OPTIMIZER__LEARNING_RATE": "1e-05"}, [], id="environment"),
         pytest.param("", {}, ["training.validation=no", "training.global_batch_size=64"], id="overrides"),
         pytest.param("launch: {num_replicas: 4}", {}, ["launch.num_replicas=null"], id="back to not given"),
+        pytest.param("training: {checkpoint_output_dir: '/a \U0001f680 #1'}", {}, [], id="beyond 16 bits"),
+        pytest.param('training: {checkpoint_output_dir: "/a \\u2028 #1"}', {}, [], id="separator of lines"),
     ],
 )
 def test_options_turn_the_shipped_settings_into_these(
