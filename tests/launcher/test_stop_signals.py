@@ -7,6 +7,8 @@ from typing import Iterator, List, Sequence
 
 import pytest
 
+from ipulaunch.configs.schema import leaves
+from ipulaunch.configs.survival import Survival
 from ipulaunch.launcher import stop_signals
 from ipulaunch.launcher.stop_signals import SIGNALS, StopSignals
 
@@ -35,6 +37,11 @@ def test_a_signal_is_noted(number: signal.Signals) -> None:
         assert (signals.first, signals.requests) == (None, 0)
         _send(number)
         assert (signals.first, signals.requests) == (number, 1)
+
+
+def test_the_launcher_takes_every_signal_that_instances_can_be_told_to_take() -> None:
+    (choices,) = (leaf.about["choices"] for leaf in leaves(Survival) if leaf.key == "stop_signals")
+    assert {signal.Signals[f"SIG{name}"] for name in choices} < set(SIGNALS)
 
 
 @pytest.mark.parametrize(
