@@ -7,6 +7,7 @@ continued has several attempts; of each, the updates count that no later one has
 from __future__ import annotations
 
 import collections
+import os
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
 
@@ -16,6 +17,7 @@ from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.job import Job, from_yaml
 from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.configs.untrusted import read_text
 from ipulaunch.data_pipeline.order import Shuffle, whole_updates
 from ipulaunch.data_pipeline.parallel import Progress, Report
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, Attempt, Begun, read_attempts, read_trace
@@ -23,6 +25,8 @@ from ipulaunch.topology.batch import updates_per_epoch
 from ipulaunch.topology.plan import Plan, from_json
 
 _SHOWN = 10  # discrepancies of each kind that are named
+_BYTES_PER_SAMPLE = 28  # to draw the order of a pass
+_MANY_ROWS = 1_000_000  # so many may be missing of a run, and of a larger one nine tenths, before it is none
 
 
 class _Findings:
@@ -69,6 +73,7 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     about = planned._replace(updates=range(planned.updates.start, _last_update(attempts[-1], traces[-1], planned)))
     given_up = _given_up(attempts, about.updates.stop, planned.updates.stop)
     rows = np.concatenate([_part(*each, findings) for each in zip(attempts, traces, given_up)])
+    _require_plausible(directory, about, len(rows))
     known = (rows["epoch"] >= about.passes.start) & (rows["epoch"] < about.passes.stop)
     _add_nowhere(rows[~known], findings)
     for epoch in about.passes:
@@ -98,7 +103,7 @@ def _read_run(directory: RunDirectory) -> Tuple[Plan, Job]:
     texts = []
     for path in (directory.plan, directory.job):
         try:
-            texts.append(path.read_text(encoding="utf-8"))
+            texts.append(read_text(path))
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}", hint="give the directory of a run: runs/NAME") from error
     return from_json(texts[0]), from_yaml(texts[1], str(directory.job))
@@ -137,6 +142,16 @@ def _check_samples(samples: int, data: Any, findings: _Findings) -> None:
         findings.add([f"the run trained on {samples} samples, asked for were {data.n_train}"], 1)
 
 
+def _require_plausible(directory: RunDirectory, about: _Run, rows: int) -> None:
+    """Refuse a run whose records speak of far more than its traces hold, or than fits into memory."""
+    expected = (about.updates.stop - about.updates.start) * about.plan.batch.global_size
+    if expected > max(_MANY_ROWS, 10 * rows):
+        raise DataError(f"{directory.path}: the traces have {rows} rows, the run says that it took {expected} samples")
+    drawn = about.samples + about.job.settings.data.shuffle_block
+    if drawn * _BYTES_PER_SAMPLE > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        raise DataError(f"{directory.path}: the order of {about.samples} samples does not fit into memory")
+
+
 def _read_traces(
     attempts: Sequence[Attempt], plan: Plan, findings: _Findings, report: Report
 ) -> List[List[np.ndarray]]:
@@ -169,9 +184,10 @@ def _last_update(attempt: Attempt, traces: Sequence[np.ndarray], planned: _Run) 
     if attempt.is_done:
         return planned.updates.stop
     updates = np.concatenate([rows["update"] for rows in traces])
-    updates = updates[(updates >= attempt.first_update) & (updates < planned.updates.stop)] - attempt.first_update
-    whole = np.flatnonzero(np.bincount(updates) >= planned.plan.batch.global_size)
-    traced = attempt.first_update + int(whole[-1]) + 1 if len(whole) else attempt.first_update
+    updates = updates[(updates >= attempt.first_update) & (updates < planned.updates.stop)]
+    made, counts = np.unique(updates, return_counts=True)
+    whole = made[counts >= planned.plan.batch.global_size]
+    traced = int(whole[-1]) + 1 if len(whole) else attempt.first_update
     return max(traced, min(attempt.last_update, planned.updates.stop))
 
 

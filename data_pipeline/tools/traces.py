@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
@@ -12,9 +11,14 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.configs.untrusted import open_regular, parse_json
 
 COLUMNS = ("epoch", "update", "step", "replica", "sample")
+_HEAD = ",".join(COLUMNS).encode()
+_ROW = re.compile(rb"[0-9]+(,[0-9]+){4}")
 _AFTER_AN_UPDATE = ("resumed", "update", "log", "checkpoint")  # events that say how many were made
+_AT_ONCE = 1 << 20  # bytes; a trace may have thousands of millions
+_LONGEST_LINE = 1 << 20  # bytes
 
 
 class Begun(NamedTuple):
@@ -69,56 +73,117 @@ def read_attempts(run: RunDirectory, instances: int) -> List[Attempt]:
 
 
 def _read_attempt(name: str, directory: RunDirectory, instances: int) -> Optional[Attempt]:
-    begun = [_read_begun(directory.events(instance)) for instance in range(instances)]
-    all_begun = tuple(each for each in begun if each is not None)
-    if not instances or len(all_begun) < instances:
+    said = [_read_events(directory.events(instance)) for instance in range(instances)]
+    begun = tuple(each.begun for each in said if each.begun is not None)
+    if not instances or len(begun) < instances:
         return None
-    events = [event for instance in range(instances) for event in _events(directory.events(instance))]
-    told = [event.get("update") for event in events if event.get("event") in _AFTER_AN_UPDATE]
-    replaced = [(e.get("sample"), e.get("by")) for e in events if e.get("event") == "replacement"]
     return Attempt(
         name,
         directory,
-        all_begun,
-        max([update for update in told if isinstance(update, int)], default=0),
+        begun,
+        max(each.last_update for each in said),
         all(directory.done(instance).exists() for instance in range(instances)),
-        {(sample, by) for sample, by in replaced if isinstance(sample, int) and isinstance(by, int)},
+        set().union(*(each.replacements for each in said)),
     )
 
 
-def _read_begun(events: Path) -> Optional[Begun]:
-    said = [event for event in _events(events) if event.get("event") == "training"]
-    if not said:
-        return None
+class _Said(NamedTuple):
+    """What the events of an instance say."""
+
+    begun: Optional[Begun]
+    last_update: int
+    replacements: Set[Tuple[int, int]]
+
+
+def _read_events(path: Path) -> _Said:
+    said = _Said(None, 0, set())
+    for where, event in _events(path):
+        kind = event.get("event")
+        if kind == "training":
+            said = said._replace(begun=Begun(*(_count(event, name, where) for name in Begun._fields)))
+        elif kind == "replacement":
+            said.replacements.add((_count(event, "sample", where), _count(event, "by", where)))
+        elif kind in _AFTER_AN_UPDATE:
+            said = said._replace(last_update=max(said.last_update, _count(event, "update", where)))
+    return said
+
+
+def _count(event: Dict[str, Any], name: str, where: str) -> int:
+    value = event.get(name)
+    if type(value) is not int or value < 0:
+        raise DataError(f"{where}: {name} of the event {event['event']} is {value!r:.60}, expected a count")
+    return value
+
+
+def _events(path: Path) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """The events of an instance, each with its place; one that has recorded nothing has none."""
     try:
-        return Begun(*(int(said[-1][name]) for name in Begun._fields))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{events}: the event of the training does not say {', '.join(Begun._fields)}") from error
-
-
-def _events(path: Path) -> Iterator[Dict[str, Any]]:
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError):  # the last line of a run that was killed
-                yield json.loads(line)
+        for number, lines in _whole_lines(path):
+            for at, line in enumerate(lines.split(b"\n")[:-1], number):
+                where = f"{path}, line {at}"
+                try:
+                    event = parse_json(line)
+                except ValueError as error:
+                    raise DataError(f"{where} is no JSON: {error}") from error
+                if not isinstance(event, dict):
+                    raise DataError(f"{where}: {_shown(line)}, expected an event: a JSON object")
+                yield where, event
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from error
 
 
 def read_trace(path: Path) -> np.ndarray:
     """The samples that an instance took, a row for each; a last line that was not written to its end is left out."""
+    parts: List[np.ndarray] = []
     try:
-        head, _, body = path.read_text(encoding="ascii").partition("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        for number, lines in _whole_lines(path):
+            if number == 1:
+                head, _, lines = lines.partition(b"\n")
+                if head != _HEAD:
+                    raise DataError(f"{path} starts with {_shown(head)}, expected {_HEAD.decode()}")
+                number = 2
+            parts.append(_numbers(path, number, lines))
+    except OSError as error:
         hint = "samples are traced when a run is started with --trace-samples"
-        raise DataError(f"{path}: {getattr(error, 'strerror', None) or error}", hint=hint) from error
-    if head.split(",") != list(COLUMNS):
-        raise DataError(f"{path} starts with {head[:60]!r}, expected {','.join(COLUMNS)}")
-    body = body[: body.rfind("\n") + 1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # numpy stops at what is no number; the count tells
-        try:
-            values = np.fromstring(body.replace("\n", ","), np.int64, sep=",")
-        except ValueError:
-            values = np.empty(0, np.int64)
-    if len(values) != body.count("\n") * len(COLUMNS):
-        raise DataError(f"{path}: not every line has {len(COLUMNS)} numbers", hint="was it changed?")
-    return values.view([(name, np.int64) for name in COLUMNS]).reshape(-1)
+        raise DataError(f"{path}: {error.strerror}", hint=hint) from error
+    if not parts:
+        raise DataError(f"{path} has no whole line, expected {_HEAD.decode()}")
+    return np.concatenate(parts).view([(name, np.int64) for name in COLUMNS]).reshape(-1)
+
+
+def _numbers(path: Path, number: int, lines: bytes) -> np.ndarray:
+    count = lines.count(b"\n")
+    if lines.translate(None, b"0123456789") == b",,,,\n" * count:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # numpy stops at an empty field; the count tells
+            try:
+                values = np.fromstring(lines.replace(b"\n", b","), np.int64, sep=",")
+            except ValueError:
+                values = np.empty(0, np.int64)
+        if len(values) == count * len(COLUMNS):
+            return values
+    wrong = ((at, line) for at, line in enumerate(lines.split(b"\n"), number) if not _ROW.fullmatch(line))
+    at, line = next(wrong)
+    raise DataError(f"{path}, line {at}: {_shown(line)}, expected {len(COLUMNS)} numbers", hint="was it changed?")
+
+
+def _whole_lines(path: Path) -> Iterator[Tuple[int, bytes]]:
+    """Parts of a file that end with a line, and the number of their first; a last line without an end is left out.
+
+    What is no regular file is an OSError: a pipe or a device may have no end.
+    """
+    number, rest = 1, b""
+    with open_regular(path) as file:
+        for data in iter(lambda: file.read(_AT_ONCE), b""):
+            lines, end, rest = (rest + data).rpartition(b"\n")
+            if end:
+                yield number, lines + end
+                number += lines.count(b"\n") + 1
+            if len(rest) > _LONGEST_LINE:
+                raise DataError(f"{path}, line {number} has more than {_LONGEST_LINE} bytes", hint="was it changed?")
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:60].decode("ascii", "backslashreplace"))

@@ -46,6 +46,7 @@ from ipulaunch.data_pipeline.mnist import Mnist
 from ipulaunch.data_pipeline.record_reader import RecordReader
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+from ipulaunch.data_pipeline.tools.traces import COLUMNS, read_attempts, read_trace
 from ipulaunch.launcher import as_launched
 from ipulaunch.launcher.asked import Asked
 from ipulaunch.launcher.display import Display
@@ -313,6 +314,30 @@ def events(place: Path, data: bytes) -> None:
     for _ in range(2):
         display.show(follower.progress, follower.look())
     follower.close()
+
+
+TOLD = [
+    {"event": "training", "samples": 24, "epochs": 2, "updates_per_epoch": 4, "first_update": 0},
+    {"event": "replacement", "sample": 3, "by": 4},
+    *EVENTS[2:5],
+]
+
+
+@parser("events.jsonl, audited", st.one_of(harmed([lines(TOLD).encode()]), misshapen([TOLD], lines)))
+def audited(place: Path, data: bytes) -> None:
+    run = RunDirectory(place)
+    _put(run.events(0), data)
+    (attempt,) = read_attempts(run, 1)
+    assert attempt.first_update >= 0 and attempt.last_update >= 0
+
+
+TRACE = (",".join(COLUMNS) + "\n" + "".join(f"0,{n // 4},{n % 4},1,{n}\n" for n in range(12))).encode()
+
+
+@parser("samples.csv", harmed([TRACE]))
+def trace(place: Path, data: bytes) -> None:
+    rows = read_trace(_put(place / "samples.csv", data))
+    assert rows.dtype.names == COLUMNS and len(rows) < data.count(b"\n")
 
 
 ENDS = [{"time_ns": 1, "type": "DataError", "message": "m", "hint": "h", "exit_code": 5, "traceback": "t"}]

@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import collections
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
+from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowSettings
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.images import ImageData, ImageSettings
 from ipulaunch.configs.job import Job, to_yaml
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.sections import Training
-from ipulaunch.data_pipeline.tools import audit
+from ipulaunch.data_pipeline.tools import audit, traces
 
 HEAD = "epoch,update,step,replica,sample\n"
 Events = List[Dict[str, Any]]
@@ -119,11 +122,14 @@ def test_an_epoch_that_is_missing_is_told_without_end(traced: MakeRun, events: E
     [
         (None, "No such file"),
         ("a,b\n", "starts with 'a,b', expected epoch,update,step,replica,sample"),
-        (HEAD + "0,0,0,0\n", "not every line has 5 numbers"),
-        (HEAD + "0,0,0,0,x\n", "not every line has 5 numbers"),
-        ("", "starts with '', expected epoch,update,step,replica,sample"),
+        (HEAD + "0,0,0,0\n", "samples.csv, line 2: '0,0,0,0', expected 5 numbers"),
+        (HEAD + "0,0,0,0,0\n0,0,0,0,x\n", "samples.csv, line 3: '0,0,0,0,x', expected 5 numbers"),
+        (HEAD + "0,0,0,0\n0,0,0,0,0,0\n", "samples.csv, line 2: '0,0,0,0', expected 5 numbers"),
+        (HEAD + "0,0,0,,0\n", "samples.csv, line 2: '0,0,0,,0', expected 5 numbers"),
+        (HEAD + "0,0,0,0,-1\n", "samples.csv, line 2: '0,0,0,0,-1', expected 5 numbers"),
+        ("", "has no whole line, expected epoch,update,step,replica,sample"),
     ],
-    ids=["missing", "head", "short", "word", "empty"],
+    ids=["missing", "head", "short", "word", "uneven", "gap", "negative", "empty"],
 )
 def test_a_trace_that_is_none(text: Any, said: str, traced: MakeRun, events: Events) -> None:
     run = traced()
@@ -131,6 +137,16 @@ def test_a_trace_that_is_none(text: Any, said: str, traced: MakeRun, events: Eve
     if text is not None:
         run.samples(1).write_text(text)
     with pytest.raises(DataError, match=said):
+        check(run, events)
+
+
+def test_a_trace_is_read_in_parts(traced: MakeRun, events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "_AT_ONCE", 7)
+    run = traced()
+    assert (check(run, events)["rows"], messages(events)) == (96, [])
+    with run.samples(1).open("a") as file:
+        file.write("0,0\n")
+    with pytest.raises(DataError, match="line 50: '0,0', expected 5 numbers"):
         check(run, events)
 
 
@@ -224,7 +240,7 @@ def test_a_run_that_begins_late_without_resuming_is_told(traced: MakeRun, events
 def test_a_run_that_did_not_begin_to_train(traced: MakeRun, events: Events) -> None:
     run = traced()
     begin(run, 1, epochs=2)
-    with pytest.raises(DataError, match="does not say samples, epochs, updates_per_epoch, first_update"):
+    with pytest.raises(DataError, match="line 2: samples of the event training is None, expected a count"):
         check(run, events)
     run.events(1).write_text('{"event": "started"}\n')
     with pytest.raises(DataError, match="the run did not begin to train"):
@@ -246,3 +262,81 @@ def test_every_workload_can_be_audited(workload: str, data: Dict[str, Any], trac
     )
     run.job.write_text(to_yaml(Job(workload, "cpu", settings)))
     assert (check(run, events)["rows"], messages(events)) == (96, [])
+
+
+def to_zeros(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def to_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def to_a_large_hole(path: Path) -> None:
+    with path.open("a") as file:
+        file.truncate(1 << 32)
+
+
+@pytest.mark.parametrize("spoil", [to_zeros, to_a_pipe], ids=["zeros", "a pipe"])
+@pytest.mark.parametrize("name", ["plan.json", "job.yaml", "instance-001/events.jsonl", "instance-001/samples.csv"])
+def test_what_has_no_end_is_not_read(name: str, spoil: Callable[[Path], None], traced: MakeRun, events: Events) -> None:
+    run = traced()
+    spoil(run.path / name)
+    with pytest.raises(DataError, match=f"{name}: it is no regular file"):
+        check(run, events)
+
+
+@pytest.mark.parametrize(("name", "line"), [("events.jsonl", 3), ("samples.csv", 50)], ids=["events", "samples"])
+def test_a_line_without_an_end_is_not_read(name: str, line: int, traced: MakeRun, events: Events) -> None:
+    run = traced()
+    to_a_large_hole(run.instance(1) / name)
+    with pytest.raises(DataError, match=f"{name}, line {line} has more than 1048576 bytes"):
+        check(run, events)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"\xff", " is no JSON"),
+        (b"[" * 100_000, " is no JSON: it is nested too deep"),
+        (b"{", " is no JSON"),
+        (b"7", ": '7', expected an event"),
+        (b'{"event": "training", "samples": 1e999}', ": samples of the event training is inf, expected a count"),
+        (b'{"event": "replacement", "sample": 1, "by": true}', ": by of the event replacement is True"),
+        (b'{"event": "log", "update": "3"}', ": update of the event log is '3', expected a count"),
+        (b'{"event": "update", "update": -1}', ": update of the event update is -1, expected a count"),
+    ],
+    ids=["no text", "deep", "cut", "a number", "infinite", "true", "text", "negative"],
+)
+def test_an_event_that_is_none(line: bytes, said: str, traced: MakeRun, events: Events) -> None:
+    run = traced()
+    run.events(1).write_bytes(b'{"event": []}\n' + line + b"\n")
+    with pytest.raises(DataError, match=f"events.jsonl, line 2{re.escape(said)}"):
+        check(run, events)
+
+
+@pytest.mark.parametrize(
+    ("training", "data", "samples", "said"),
+    [
+        ({"num_epochs": 10**12}, {}, 50, "the traces have 96 rows, the run says that it took"),
+        ({"num_epochs": 10**12, "weight_updates_per_epoch": 10**12}, {}, 50, "the traces have 96 rows"),
+        ({}, {"n_train": 10**12}, 10**12, "the traces have 96 rows"),
+        ({"weight_updates_per_epoch": 2}, {"n_train": 10**12}, 10**12, "does not fit into memory"),
+        ({"weight_updates_per_epoch": 2}, {"n_train": 10**12}, 10**30, "does not fit into memory"),
+        ({}, {"shuffle_block": 10**12}, 50, "does not fit into memory"),
+    ],
+    ids=["passes", "updates", "samples", "a large set", "a larger set", "large blocks"],
+)
+def test_a_run_that_claims_too_much(
+    training: Dict[str, Any], data: Dict[str, Any], samples: int, said: str, traced: MakeRun, events: Events
+) -> None:
+    run = traced()
+    about = Training(**{"num_epochs": 2, "seed": 7, **training})
+    settings = CosmoflowSettings(data=CosmoflowData(**{"n_train": 50, **data}), training=about)
+    run.job.write_text(to_yaml(Job("cosmoflow", "cpu", settings)))
+    for instance in range(2):
+        begin(run, instance, samples=samples, epochs=2, updates_per_epoch=2, first_update=0)
+    with pytest.raises(DataError, match=said):
+        check(run, events)
