@@ -1,4 +1,4 @@
-"""What the first bytes of an image say of it, without decoding it."""
+"""What an image says of itself, and whether it has its end, without decoding it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ _JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
 _STARTS_OF_FRAME = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # these three are tables, not frames
 _WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
+_JPEG_END, _PNG_END = b"\xff\xd9", b"IEND\xaeB`\x82"
 _LONGEST_SIDE = 65535  # all that a JPEG can have; a PNG that claims more is no picture
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 
@@ -35,10 +36,22 @@ def read_header(data: bytes) -> ImageHeader:
         return _sound(ImageHeader("PNG", height, width, _PNG_CHANNELS.get(colour, 0)))
     if data[:2] != _JPEG:
         raise NotAnImage(f"neither a JPEG nor a PNG: it starts with {data[:4].hex() or 'nothing'}")
-    return _sound(_jpeg(data))
+    height, width, channels = struct.unpack_from(">HHB", data, _frame(data) + 5)
+    return _sound(ImageHeader("JPEG", height, width, channels))
 
 
-def _jpeg(data: bytes) -> ImageHeader:
+def require_end(data: bytes) -> None:
+    """Refuse an image with a sound header that was cut off: TensorFlow does not decode one without its end mark.
+
+    Some valid files have more behind the mark, so it may be anywhere behind the header. In the coded pixels of a JPEG
+    it cannot occur, and a small preview with an end of its own is before the frame.
+    """
+    is_png = data[:8] == _PNG
+    if (data.find(_PNG_END, 33) if is_png else data.find(_JPEG_END, _frame(data))) < 0:
+        raise NotAnImage(f"a {'PNG' if is_png else 'JPEG'} that was cut off: its end mark is missing")
+
+
+def _frame(data: bytes) -> int:
     """Walk the segments of a JPEG to the one that holds its size."""
     position = 2
     while position + 4 <= len(data):
@@ -54,8 +67,7 @@ def _jpeg(data: bytes) -> ImageHeader:
         elif marker in _STARTS_OF_FRAME:
             if position + 10 > len(data):
                 break
-            height, width, channels = struct.unpack_from(">HHB", data, position + 5)
-            return ImageHeader("JPEG", height, width, channels)
+            return position
         else:
             position += 2 + int(struct.unpack_from(">H", data, position + 2)[0])
     raise NotAnImage("a JPEG that ends inside its header")

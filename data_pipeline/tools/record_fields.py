@@ -7,7 +7,7 @@ from typing import Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from ipulaunch.data_pipeline.example import NotAnExample, Span, find_features
-from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header
+from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header, require_end
 
 CHANNELS, TARGETS, CLASSES = 4, 4, 1000
 _BOX = tuple(f"image/object/bbox/{side}" for side in ("xmin", "xmax", "ymin", "ymax"))
@@ -62,8 +62,10 @@ def _check_image(data: bytes, features: Dict[str, Span]) -> Findings:
     if encoded is None or encoded.kind != "bytes":
         problems.append(_instead("image/encoded", "bytes", encoded))
     else:
+        image = data[encoded.start : encoded.stop]
         try:
-            header = read_header(data[encoded.start : encoded.stop])
+            header = read_header(image)
+            require_end(image)
         except NotAnImage as error:
             problems.append(f"image/encoded is {error}")
         else:

@@ -1,4 +1,4 @@
-"""Reads every byte of a set: the checksums of all records, their fields, the headers of their images."""
+"""Reads every byte of a set: the checksums of all records, their fields, the headers and ends of their images."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def index(as_json: bool, **options: Any) -> None:
 )
 @_json
 def verify(as_json: bool, **options: Any) -> None:
-    """Check every checksum, every field and every image header of a set."""
+    """Check every checksum, every field, and the header and end of every image of a set."""
     result, defects = run_task("verify", options)
     if as_json:
         _print_json({**result, "defects": defects})

@@ -39,7 +39,7 @@ from ipulaunch.data_pipeline.archive import NotAnArchive, read_arrays
 from ipulaunch.data_pipeline.cifar import Cifar
 from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords
 from ipulaunch.data_pipeline.example import NotAnExample, find_features
-from ipulaunch.data_pipeline.image_header import NotAnImage, read_header
+from ipulaunch.data_pipeline.image_header import NotAnImage, read_header, require_end
 from ipulaunch.data_pipeline.imagenet import ImagenetRecords
 from ipulaunch.data_pipeline.index import open_index
 from ipulaunch.data_pipeline.mnist import Mnist
@@ -482,6 +482,7 @@ def picture(place: Path, data: bytes) -> None:
 def header(place: Path, data: bytes) -> None:
     found = read_header(data)
     assert 0 < found.height < 1 << 16 and 0 < found.width < 1 << 16
+    require_end(data)
 
 
 class Attack:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import struct
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, PlanError
 from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header
@@ -141,7 +143,9 @@ def test_wrong_fields_of_images(
 def test_odd_images_are_noted_and_no_defects(
     jpeg: Callable[..., bytes], cmyk_jpeg: bytes, tmp_path: Path, events: Events
 ) -> None:
-    png = bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000008 00000006 08 06 000000 00000000")
+    png = bytes.fromhex(
+        "89504e470d0a1a0a 0000000d 49484452 00000008 00000006 08 06 000000 00000000 00000000 49454e44 ae426082"
+    )
     encoded = [jpeg(), jpeg(channels=1), png, cmyk_jpeg]
     records = [encode_example({"image/encoded": data, "image/class/label": [1000]}) for data in encoded]
     write_records(tmp_path / "train-00000-of-00001", records)
@@ -202,6 +206,44 @@ def test_a_header_that_was_cut_off(cut: int, jpeg: Callable[..., bytes]) -> None
 def test_headers(jpeg: Callable[..., bytes], cmyk_jpeg: bytes) -> None:
     assert read_header(jpeg(6, 8, 3)) == ImageHeader("JPEG", 6, 8, 3)
     assert read_header(cmyk_jpeg) == ImageHeader("JPEG", 8, 8, 4)
+
+
+PIXELS = np.random.RandomState(0).randint(0, 256, (24, 32, 3)).astype(np.uint8)
+
+
+def with_preview(jpeg: bytes) -> bytes:
+    """A JPEG with a small one in its header, as cameras write it."""
+    preview = tf.io.encode_jpeg(PIXELS[:8, :8]).numpy()
+    data: bytes = jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(preview) + 2) + preview + jpeg[2:]
+    return data
+
+
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        pytest.param("JPEG", lambda: with_preview(tf.io.encode_jpeg(PIXELS).numpy()), id="JPEG"),
+        pytest.param("JPEG", lambda: tf.io.encode_jpeg(PIXELS, progressive=True).numpy(), id="progressive JPEG"),
+        pytest.param("PNG", lambda: tf.io.encode_png(PIXELS).numpy(), id="PNG"),
+    ],
+)
+def test_images_that_were_cut_off_are_those_that_cannot_be_decoded(
+    kind: str, make: Callable[[], bytes], tmp_path: Path, events: Events
+) -> None:
+    whole = make()
+    sound = [whole, whole + bytes(512), whole + b"\nwhat a camera appends"]
+    cut = [whole[:-left_out] for left_out in (1, 2, 12, 600)]
+    for data in sound:
+        tf.io.decode_image(data)
+    for data in cut:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.io.decode_image(data)
+    encoded = [*sound, *cut]
+    records = [encode_example({"image/encoded": data, "image/class/label": [1]}) for data in encoded]
+    write_records(tmp_path / "train-00000-of-00001", records)
+    check(tmp_path, events)
+    offsets = np.cumsum([0, *(len(record) + 16 for record in records)]).tolist()
+    message = f"image/encoded is a {kind} that was cut off: its end mark is missing"
+    assert defects(events) == [("train-00000-of-00001", n, offsets[n], message) for n in range(3, 7)]
 
 
 def test_index_says_what_there_is_and_where_it_is_kept(volumes: Path, images: Path, events: Events) -> None:
