@@ -17,6 +17,7 @@ from ipulaunch.data_pipeline.tfrecord import FOOTER, HEADER, masked_crc
 from ipulaunch.data_pipeline.tools.array_sets import find_arrays, verify_arrays
 from ipulaunch.data_pipeline.tools.record_fields import check_record
 from ipulaunch.data_pipeline.tools.sets import RecordSet, find_set, holds_records
+from ipulaunch.topology import Batch
 
 _LARGEST_RECORD = 1 << 31  # bytes; a protocol buffer cannot be larger
 _NOTED = 20  # places that are named for each oddity
@@ -173,11 +174,13 @@ def _read_record(stream: IO[bytes]) -> Tuple[Optional[bytes], bool]:
 
 def _plan(options: Dict[str, Any]) -> Any:
     """How the samples of a split fall to the instances of the plan that was asked about, if one was."""
-    given = [options.get(name) for name in ("instances", "replicas", "micro_batch_size")]
-    if given == [None, None, None]:
+    names = ("instances", "replicas", "micro_batch_size", "gradient_accumulation_count")
+    instances, replicas, micro_size, accumulation = (options.get(name) for name in names)
+    if not (instances or replicas or micro_size or accumulation):
         return None
-    instances = given[0] or 1
-    replicas, micro_size = given[1] or instances, given[2] or 1
+    instances = instances or 1
+    batch = Batch(micro_size or 1, replicas or instances, accumulation or 1)
+    replicas = batch.replicas
     if replicas % instances:
         raise PlanError(
             f"{replicas} replicas are not divided evenly among {instances} instances",
@@ -185,9 +188,9 @@ def _plan(options: Dict[str, Any]) -> Any:
         )
 
     def shares(split: str, records: int) -> Dict[str, Any]:
-        per_step = micro_size * replicas
+        per_step = batch.micro_size * replicas
         if split == "train":
-            steps = records // per_step
+            steps = records // batch.global_size * batch.accumulation
             rest = {"left_out": records - steps * per_step}
         else:
             steps = -(-records // per_step)

@@ -176,6 +176,11 @@ def index(as_json: bool, **options: Any) -> None:
     type=click.IntRange(1),
     help="Show the samples per instance, for micro-batches of this size. Default: 1.",
 )
+@click.option(
+    "--gradient-accumulation-count",
+    type=click.IntRange(1),
+    help="Show the samples per instance, for this many micro-batches per weight update. Default: 1.",
+)
 @_json
 def verify(as_json: bool, **options: Any) -> None:
     """Check every checksum, every field, and the header and end of every image of a set."""

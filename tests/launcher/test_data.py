@@ -159,7 +159,8 @@ def test_verify_says_what_it_found(task: Any, ipulaunch: Run) -> None:
             "ok: 5.0 MB read, every checksum and field is right",
         ],
     )
-    assert seen()["options"] == {"directory": "d", "instances": 2, "replicas": None, "micro_batch_size": 1}
+    given = {"instances": 2, "micro_batch_size": 1, "replicas": None, "gradient_accumulation_count": None}
+    assert seen()["options"] == {"directory": "d", **given}
 
 
 def test_small_images_have_no_checksums(task: Any, ipulaunch: Run) -> None:

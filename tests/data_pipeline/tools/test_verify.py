@@ -186,6 +186,12 @@ def test_counts_for_a_plan(volumes: Path, events: Events) -> None:
         "train": {"steps": 2, "instances": 2, "per_instance": 2, "left_out": 1},
         "validation": {"steps": 1, "instances": 2, "per_instance": 1, "padded": 0},
     }
+    result = check(volumes, events, replicas=1, gradient_accumulation_count=2)
+    assert result["shards"] == {
+        "train": {"steps": 4, "instances": 1, "per_instance": 4, "left_out": 1},
+        "validation": {"steps": 2, "instances": 1, "per_instance": 2, "padded": 0},
+    }
+    assert check(volumes, events, gradient_accumulation_count=3)["shards"]["train"]["left_out"] == 2
     with pytest.raises(PlanError, match="3 replicas are not divided evenly among 2 instances"):
         check(volumes, events, instances=2, replicas=3)
 
