@@ -12,6 +12,7 @@ import numpy as np
 from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.job import Job
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.without_effect import refuse_without_effect
 from ipulaunch.data_pipeline import cosmoflow, imagenet
 from ipulaunch.data_pipeline.cifar import Cifar
@@ -31,8 +32,6 @@ Files = Sequence[Path]
 Splits = Sequence[str]
 Meet = Callable[[str], str]
 Progress = Callable[[str, int, int], object]  # (what, done, in all)
-
-_WHERE_SETS_COME_FROM = "see docs/data.md for the files of the published set; ipulaunch data make writes a small one"
 
 
 def make_sources(job: Job, place: Place, threads: int, *, meet: Meet, progress: Progress) -> Dict[str, Source]:
@@ -84,7 +83,7 @@ def _sources(
         if data.synthetic_data is None:
             raise DataError(
                 f"{job.workload} needs --dataset-path, or --synthetic-data cpu for synthetic ones",
-                hint=_WHERE_SETS_COME_FROM,
+                hint=PUBLISHED_SETS[job.workload].hint,
             )
         return {split: SyntheticImages(data, split, seed) for split in splits}
     if job.workload == "imagenet":

@@ -8,6 +8,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.data_pipeline.image_files import Images, Part, checked, first_whole, read_npz
 from ipulaunch.data_pipeline.pickled import NotAPlainPickle, read_pickle
 
@@ -73,14 +74,8 @@ def read_images(data_dir: Path, split: str, classes: int) -> Images:
     images = first_whole(versions(data_dir, split, classes))
     if images is not None:
         return images
-    published = _SETS[classes]
-    names = published.files[split]
-    raise DataError(
-        f"there is no {published.name} in {data_dir}: expected {', '.join(f'{name}.bin' for name in names)},"
-        f" or {', '.join(names)}, there or in {' or '.join(published.folders)}, or cifar{classes}.npz",
-        hint="the archives come from www.cs.toronto.edu/~kriz/cifar.html; unpack one there"
-        + ("; small ones: ipulaunch data make cifar10" if classes == 10 else ""),
-    )
+    missing = f"there is no {_SETS[classes].name} in {data_dir}, or not all of its {split} files"
+    raise DataError(missing, hint=PUBLISHED_SETS[f"cifar{classes}"].hint)
 
 
 def _part(path: Path, published: _Published, read: _Read) -> Part:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.data_pipeline.example import NotAnExample, Span, find_features
 from ipulaunch.data_pipeline.index import Index, Progress, open_index
 from ipulaunch.data_pipeline.record_files import volumes
@@ -23,11 +24,8 @@ def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
     """The record files of a split, in the order of their names."""
     files = volumes(data_dir, split)
     if not files:
-        raise DataError(
-            f"there are no *.tfrecord files in {data_dir / split}",
-            hint="the published set has train/*.tfrecord and validation/*.tfrecord;"
-            " small ones: ipulaunch data make cosmoflow",
-        )
+        hint = PUBLISHED_SETS["cosmoflow"].hint
+        raise DataError(f"there are no *.tfrecord files in {data_dir / split}", hint=hint)
     return files
 
 

@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.wording import counted
 from ipulaunch.data_pipeline import image_decoding
 from ipulaunch.data_pipeline.augmentation import Box, Draws, Window, random_window
@@ -49,7 +50,7 @@ def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
     """The record files of a split, in the order of their names, if they are all there and of one set."""
     found = shards(data_dir, split)
     if not found.paths:
-        hint = "the prepared set has train-00000-of-01024 and so on; small ones: ipulaunch data make imagenet"
+        hint = PUBLISHED_SETS["imagenet"].hint
         raise DataError(f"there are no {split}-NNNNN-of-NNNNN files in {data_dir}", hint=hint)
     for wrong, said, hint in (
         (found.missing, f"of {len(found.paths) + len(found.missing)} missing", "copy them again, or build the set"),

@@ -10,6 +10,7 @@ from typing import List, Tuple
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.data_pipeline import packed
 from ipulaunch.data_pipeline.image_files import Images, Part, checked, first_whole, read_npz
 
@@ -40,11 +41,8 @@ def read_images(data_dir: Path, split: str) -> Images:
     images = first_whole(versions(data_dir, split))
     if images is not None:
         return images
-    raise DataError(
-        f"there is no MNIST in {data_dir}: expected {' and '.join(_NAMES[split])} (or with .gz), or mnist.npz",
-        hint="the files come from yann.lecun.com/exdb/mnist or github.com/zalandoresearch/fashion-mnist, mnist.npz"
-        " from Keras; small ones: ipulaunch data make mnist",
-    )
+    missing = f"there is no MNIST in {data_dir}, or not all of its {split} files"
+    raise DataError(missing, hint=PUBLISHED_SETS["mnist"].hint)
 
 
 def _find(data_dir: Path, name: str) -> Path:

@@ -8,18 +8,20 @@ from typing import Any, Optional, Sequence
 
 from ipulaunch.configs.errors import DataError, NotReadyError
 from ipulaunch.configs.estimators import KERAS
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
 
 
 def require_data(workload: str, settings: Any) -> None:
     """Refuse directories that are not there, and images that nobody has named."""
     data, training = settings.data, settings.training
-    named = [(data, "data_dir"), (data, "dataset_path"), (training, "checkpoint_input_dir")]
+    published = f": {PUBLISHED_SETS[workload].hint}"
+    named = [(data, "data_dir", published), (data, "dataset_path", published), (training, "checkpoint_input_dir", "")]
     if settings.api != KERAS and not training.training:
-        named.append((settings.estimator, "model_dir"))
-    for section, name in named:
+        named.append((settings.estimator, "model_dir", ""))
+    for section, name, more in named:
         path = getattr(section, name, None)
         if path and not Path(path).is_dir():
-            raise DataError(f"there is no directory {path}", hint=f"check --{name.replace('_', '-')}")
+            raise DataError(f"there is no directory {path}", hint=f"check --{name.replace('_', '-')}{more}")
     require_images(workload, settings)
 
 

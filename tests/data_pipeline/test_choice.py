@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any, Callable, Dict
 
@@ -8,9 +9,12 @@ import pytest
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.job import Job
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.tree import assignment
-from ipulaunch.configs.workloads import resolve
+from ipulaunch.configs.workloads import WORKLOADS, resolve
+from ipulaunch.data_pipeline import cifar_files, mnist_files
 from ipulaunch.data_pipeline.choice import make_sources
+from ipulaunch.data_pipeline.record_files import SPLITS
 from ipulaunch.data_pipeline.source import Source, data_errors
 from ipulaunch.data_pipeline.stream import validation_stream
 from ipulaunch.data_pipeline.tools import make_images
@@ -35,9 +39,13 @@ def made(tmp_path: Path) -> MakeSet:
 
 def sources(workload: str, data_dir: Path, *settings: str) -> Dict[str, Source]:
     """What a rehearsal of this workload reads."""
-    overrides = [assignment(setting, "--set") for setting in (f"data.dataset_path={data_dir}", *settings)]
-    job = Job(workload, "cpu", resolve(workload, rehearsal=True, overrides=overrides).settings)
-    return make_sources(job, ALONE, 2, meet=str, progress=lambda what, done, total: None)
+    about = job(workload, f"data.dataset_path={data_dir}", *settings)
+    return make_sources(about, ALONE, 2, meet=str, progress=lambda what, done, total: None)
+
+
+def job(workload: str, *settings: str) -> Job:
+    overrides = [assignment(setting, "--set") for setting in settings]
+    return Job(workload, "cpu", resolve(workload, rehearsal=True, overrides=overrides).settings)
 
 
 def first_images(source: Source) -> Any:
@@ -92,6 +100,34 @@ def test_labels_beyond_the_classes_are_refused_where_they_are_read(made: MakeSet
     source = sources("imagenet", made("imagenet"), "data.classes=2")["validation"]
     with pytest.raises(DataError, match=r"label \d+, expected 1 to 2"), data_errors(source):
         list(validation_stream(source, Batch(4, 1, 1), ALONE, threads=1))
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_directory_without_the_set_is_told_what_it_should_hold(workload: str, tmp_path: Path) -> None:
+    place = "data_dir" if workload == "cosmoflow" else "dataset_path"
+    with pytest.raises(DataError, match=str(tmp_path)) as caught:
+        make_sources(job(workload, f"data.{place}={tmp_path}"), ALONE, 2, meet=str, progress=lambda *about: None)
+    assert caught.value.hint == PUBLISHED_SETS[workload].hint
+
+
+@pytest.mark.parametrize(
+    ("workload", "versions"),
+    [
+        ("cifar10", functools.partial(cifar_files.versions, classes=10)),
+        ("cifar100", functools.partial(cifar_files.versions, classes=100)),
+        ("mnist", mnist_files.versions),
+    ],
+)
+def test_the_files_that_are_told_are_those_that_are_read(workload: str, versions: Any) -> None:
+    told = PUBLISHED_SETS[workload].files
+    paths = [
+        path
+        for split in SPLITS
+        for version in versions(Path(), split)
+        for part in (version[0], version[-1])  # what is between them is told as "to"
+        for path in part.files
+    ]
+    assert paths and all(word in told for path in paths for word in path.parts)
 
 
 def test_another_cifar_is_not_taken_for_the_one_that_is_asked_for(made: MakeSet) -> None:

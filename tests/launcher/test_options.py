@@ -9,6 +9,7 @@ from typing import Any, Callable, List, Tuple
 import click
 import pytest
 
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.workloads import WORKLOADS, presets
 from ipulaunch.launcher.cli import cli
 
@@ -252,6 +253,17 @@ def test_missing_data_is_told_before_anything_starts(words: str, said: str, ipul
     assert (code, out, Path("runs").exists()) == (5, "", False)
     assert said.format(here=Path.cwd()) in err
     assert ipulaunch(*words.split(), "--dry-run").code == 0
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_set_that_is_missing_is_told_with_its_files_and_origin(
+    workload: str, ipulaunch: Run, fake_mpirun: Path
+) -> None:
+    flag = "--data-dir" if workload == "cosmoflow" else "--dataset-path"
+    words = (flag, "nowhere", "--pod", "4", "--engine", "openmpi", "--host-layout", "1x2")
+    code, _, err = ipulaunch(workload, *words)
+    assert code == 5
+    assert f"check {flag}: {PUBLISHED_SETS[workload].hint}\n" in err
 
 
 @pytest.mark.parametrize(
