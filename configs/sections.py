@@ -128,7 +128,9 @@ class Training:
         choices=("drop", "repeat", "pad"),
     )
     trace_samples: bool = setting(
-        False, "record which replica took which sample in which step", flag="--trace-samples/--no-trace-samples"
+        False,
+        "in a rehearsal with Keras, record which replica took which sample in which step",
+        flag="--trace-samples/--no-trace-samples",
     )
     # NumPy's own generator takes seeds of 32 bits, the IPU's of 31.
     seed: int = setting(0, "seed of all random numbers of the run", flag="--seed", at_least=0, below=2**31)
