@@ -12,6 +12,9 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 
 import pytest
 
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.launcher.events import Follower
+
 pytestmark = pytest.mark.mpi
 
 MOST_MB = 60.0  # the launcher has 21 of its own; one that kept the lines of four instances would have 100 more
@@ -29,6 +32,19 @@ with open(f"{run}/instance-{int(instance):03}/events.jsonl", "w", buffering=1) a
             records.write(json.dumps({"event": "warning", "time_ns": now, "message": f"written at {now}"}) + "\\n")
 """
 
+# Takes the place of the Python that runs a worker: one update, and all that a worker records of it.
+TRIVIAL_WORKER = """#!/bin/sh
+while [ "$1" != --run-dir ]; do shift; done
+place=$2/$(printf instance-%03d "$OMPI_COMM_WORLD_RANK")
+echo "instance $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE"
+cat > "$place/events.jsonl" <<END
+{"event": "started", "time_ns": 1, "host": "localhost"}
+{"event": "training", "time_ns": 2, "epochs": 1, "updates_per_epoch": 1, "left_out": 0}
+{"event": "log", "time_ns": 3, "update": 1, "epoch": 1, "epochs": 1, "samples_per_s": 0.5, "loss": 0.25}
+END
+"""
+LAST = """echo '{"time_ns": 4}' > "$place/done.json"\n"""
+
 
 class Measured(NamedTuple):
     """A launch, and what it cost."""
@@ -43,11 +59,11 @@ class Measured(NamedTuple):
 
 @pytest.fixture
 def launch(mpirun: str, own_environment: Dict[str, str], tmp_path: Path) -> Callable[..., Measured]:
-    """Runs `ipulaunch run` to its end; what instances write goes to the file `output`."""
+    """Runs a workload or `run` to its end; what instances write goes to the file `output`."""
 
-    def launch(instances: int, *program: str) -> Measured:
-        words = [sys.executable, "-m", "ipulaunch.launcher", "run", "--engine", "openmpi", "--oversubscribe"]
-        words += ["--pod", str(instances), "--num-instances", str(instances), "--run-dir", "run", "--", *program]
+    def launch(what: str, instances: int, *more: str) -> Measured:
+        words = [sys.executable, "-m", "ipulaunch.launcher", what, "--engine", "openmpi", "--oversubscribe"]
+        words += ["--pod", str(instances), "--num-instances", str(instances), "--run-dir", "run", *more]
         with (tmp_path / "output").open("wb") as output:
             process = subprocess.Popen(
                 words, cwd=tmp_path, env=own_environment, stdout=output, stderr=subprocess.PIPE, text=True
@@ -79,9 +95,21 @@ def _peak_mb(pid: int) -> float:
     return int(found.group(1)) / 1024 if found else 0.0  # one that has just ended has none
 
 
-def test_64_instances_start_report_and_end(launch: Callable[..., Measured], tmp_path: Path) -> None:
-    done = launch(64, "/bin/sh", "-c", 'echo "instance $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE"')
+def trivial_worker(directory: Path, last: str = LAST) -> str:
+    path = directory / "worker"
+    path.write_text(TRIVIAL_WORKER + last)
+    path.chmod(0o700)
+    return str(path)
+
+
+def test_64_instances_of_a_trivial_worker_start_report_and_end(launch: Callable[..., Measured], tmp_path: Path) -> None:
+    done = launch("cosmoflow", 64, "--python", trivial_worker(tmp_path), "--num-replicas", "64", "--verbose")
     assert done.code == 0, done
+    assert "loss 0.25" in str(done) and "\ndone in " in str(done)
+    follower = Follower(RunDirectory(tmp_path / "run"), 64)
+    follower.look()
+    follower.close()
+    assert (len(follower.progress.started), follower.progress.samples_per_s) == (64, 32)
     for instance in range(64):
         log = tmp_path / "run" / f"instance-{instance:03}" / "log.txt"
         assert log.read_text() == f"instance {instance} of 64\n"
@@ -91,10 +119,17 @@ def test_64_instances_start_report_and_end(launch: Callable[..., Measured], tmp_
     assert 0 < done.peak_mb < MOST_MB
 
 
+def test_one_of_64_that_leaves_no_record_of_its_end_is_named(launch: Callable[..., Measured], tmp_path: Path) -> None:
+    worker = trivial_worker(tmp_path, f'[ "$OMPI_COMM_WORLD_RANK" = 41 ] || {LAST}')
+    done = launch("cosmoflow", 64, "--python", worker, "--num-replicas", "64")
+    assert done.code == 7, done
+    assert "localhost:41 ended without its done.json (1 of 64 have none)" in str(done)
+
+
 def test_long_logs_are_whole_and_neither_slow_the_display_nor_fill_the_memory(
     launch: Callable[..., Measured], tmp_path: Path
 ) -> None:
-    done = launch(4, sys.executable, "-ISc", WRITER, str(LINES), str(tmp_path / "run"))
+    done = launch("run", 4, "--", sys.executable, "-ISc", WRITER, str(LINES), str(tmp_path / "run"))
     assert done.code == 0, done
     for instance in range(4):
         log = tmp_path / "run" / f"instance-{instance:03}" / "log.txt"
