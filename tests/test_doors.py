@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import importlib.util
 import re
 import sys
@@ -93,6 +94,18 @@ def test_room_imports_only_through_its_doors(room: str, trees: Dict[Path, ast.Mo
                 if not allowed or door in NEVER.get(room, set()):
                     wrong.append(f"{_name(path)}:{line} imports {name}")
     assert wrong == []
+
+
+def test_what_is_installed_is_the_rooms_and_nothing_of_the_tests() -> None:
+    """The stand-in for the SDK must not be within reach of an installed package."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    places = dict(line.split(" = ") for line in setup["options"]["package_dir"].split("\n") if line)
+    assert places == {f"ipulaunch.{room}": room for room in DOORS}
+    packages = {_name(path.parent).replace("/", ".") for path in SOURCES}
+    assert set(setup["options"]["packages"].split()) == {f"ipulaunch.{package}" for package in packages}
+    patterns = " ".join(setup["options.package_data"].values())
+    assert ".." not in patterns and "tests" not in patterns
 
 
 def test_rooms_are_only_looked_up_by_name(trees: Dict[Path, ast.Module]) -> None:
