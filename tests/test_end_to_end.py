@@ -11,6 +11,10 @@ from typing import Any, List
 
 import pytest
 
+from ipulaunch.data_pipeline.example import find_features
+from ipulaunch.data_pipeline.tfrecord import scan
+from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+
 pytestmark = pytest.mark.mpi
 
 IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]
@@ -113,6 +117,49 @@ def test_evaluation_without_a_checkpoint_says_that_weights_are_random(tmp_path: 
     done = ipulaunch("mnist", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "warning: there is no checkpoint: random weights are evaluated" in done.stderr
+
+
+def test_a_job_replaces_a_damaged_record_and_its_traces_pass_an_audit(tmp_path: Path) -> None:
+    words = ["--out", "volumes", "--side", "4", "--samples", "24", "--validation-samples", "5"]
+    assert ipulaunch("data", "make", "cosmoflow", *words, cwd=tmp_path).returncode == 0
+    damaged = sorted((tmp_path / "volumes" / "train").iterdir())[7]
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+
+    words = ["--data-dir", "volumes", "--bad-records", "skip", "--trace-samples", "--no-validation"]
+    done = ipulaunch(*COSMOFLOW, *TINY, *words, "--run-dir", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "replaced    1 sample that could not be read whole" in done.stderr
+    run = tmp_path / "run"
+    assert json.loads((run / "summary.json").read_text())["replaced_samples"] == 1
+    events = [event for instance in range(2) for event in records(run / f"instance-00{instance}" / "events.jsonl")]
+    assert {(event["sample"], event["by"]) for event in events if event["event"] == "replacement"} == {(7, 8)}
+
+    audited = ipulaunch("data", "audit", "run", "--json", cwd=tmp_path)
+    assert audited.returncode == 0, audited.stderr
+    result = json.loads(audited.stdout)
+    assert (result["rows"], result["replaced"], result["discrepancies"]) == (48, 2, 0)  # once in each of two epochs
+
+
+def test_an_image_that_cannot_be_decoded_ends_the_job_with_its_place(tmp_path: Path) -> None:
+    words = ["--out", "images", "--side", "32", "--samples", "16", "--validation-samples", "4", "--files", "2"]
+    assert ipulaunch("data", "make", "imagenet", *words, cwd=tmp_path).returncode == 0
+    file = tmp_path / "images" / "train-00001-of-00002"
+    index = scan(file)
+    data = file.read_bytes()
+    whole = [data[start : start + size] for start, size in zip(index.offsets.tolist(), index.lengths.tolist())]
+    span = find_features(whole[5])["image/encoded"]
+    whole[5] = encode_example({"image/encoded": whole[5][span.start : span.stop - 100], "image/class/label": [1]})
+    write_records(file, whole)
+
+    words = ["--pod", "4", "--num-instances", "2", "--oversubscribe", "--engine", "openmpi", "--model", "cifar_resnet8"]
+    words += ["--micro-batch-size", "4", "--dataset-path", "images", "--no-augment", "--no-validation"]
+    done = ipulaunch("imagenet", *words, "--run-dir", "run", cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    place = f"{file}, record 5 at byte {sum(len(record) + 16 for record in whole[:5])}"
+    assert f"{place}: the image cannot be decoded" in done.stderr
+    assert living(tmp_path / "run") == []
 
 
 def test_an_epoch_without_a_single_update_is_refused_before_anything_starts(tmp_path: Path) -> None:
