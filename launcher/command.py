@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
@@ -20,10 +21,16 @@ class Command(NamedTuple):
         return " ".join([*variables, *(shlex.quote(word) for word in self.argv)])
 
 
+def shell_words(text: str) -> List[str]:
+    """The words of a text, as a shell would read them, over several lines too; ValueError where a quote is open."""
+    # shlex makes a word of the backslash at the end of a line, where a shell joins the lines.
+    return shlex.split(re.sub(r"(\\[^\r\n])|\\\r?\n", r"\1", text))
+
+
 def words_of(name: str, texts: Sequence[str]) -> List[str]:
     """The words of arguments that were given as texts, as a shell would read them."""
     try:
-        return [word for text in texts for word in shlex.split(text)]
+        return [word for text in texts for word in shell_words(text)]
     except ValueError as error:
         hint = "close it, or put a backslash before it"
         raise UsageError(f"{name} has a quote that is not closed: {' '.join(texts)}", hint=hint) from error

@@ -9,7 +9,7 @@ from typing import Collection, List, Sequence
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.secrets import MASK, is_secret, masked, secret_values
-from ipulaunch.launcher.command import Command
+from ipulaunch.launcher.command import Command, shell_words
 
 # A name and what it is given, anywhere in a text: NAME=value, --name=value; and --name value.
 _GIVEN = r"(?<![\w.-])(-{0,2}[\w.-]+)=[\"']?([^\s\"',;]+)"
@@ -49,7 +49,7 @@ def _without_named(words: Sequence[str]) -> List[str]:
 def _redact_inside(word: str) -> str:
     """A word that holds words itself: options for mpirun, or a program for a shell."""
     try:
-        words = shlex.split(word) if re.search(r"\s", word) else [word]
+        words = shell_words(word) if re.search(r"\s", word) else [word]
     except ValueError:
         return MASK if is_secret(word) else word
     if len(words) < 2:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from typing import List, Optional, Tuple
 
 import click
@@ -13,6 +12,7 @@ import click
 from ipulaunch.configs.errors import PlanError, UsageError
 from ipulaunch.configs.wording import counted
 from ipulaunch.launcher import engines
+from ipulaunch.launcher.command import shell_words
 from ipulaunch.launcher.poprun_options import Line, parse_sdk, read_line
 from ipulaunch.topology import hostlist
 from ipulaunch.topology.pods import usual_ilds
@@ -97,6 +97,6 @@ def _about_output(read: Line, instances: int) -> List[Finding]:
 
 def _words(line: str) -> List[str]:
     try:
-        return shlex.split(line)
+        return shell_words(line)
     except ValueError as error:
         raise UsageError(f"a quote is not closed in: {line}", hint="close it, or give the words after --") from error

@@ -94,6 +94,13 @@ def test_lines_poprun_would_not_take_are_usage_errors(line: str, said: str, ipul
     assert said in err
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["unix", "windows"])
+def test_a_pasted_line_may_be_several(end: str, ipulaunch: Run) -> None:
+    pasted = GOOD.replace(" --", f" \\{end}  --")
+    assert ipulaunch("check", pasted) == ipulaunch("check", "--", *shlex.split(GOOD))
+    assert ipulaunch("check", pasted.replace("instances=16", "instances=5")).code == 3
+
+
 def test_a_line_with_an_open_quote_is_a_usage_error(ipulaunch: Run) -> None:
     code, out, err = ipulaunch("check", "poprun --host 'a prog")
     assert (code, out) == (2, "")

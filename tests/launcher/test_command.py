@@ -10,7 +10,7 @@ from typing import Dict, List, Tuple
 import pytest
 
 from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher.command import Command, guard_colons
+from ipulaunch.launcher.command import Command, guard_colons, shell_words, words_of
 from ipulaunch.topology.plan import from_json
 
 pytestmark = pytest.mark.core
@@ -62,6 +62,22 @@ def test_plain_words_are_not_quoted() -> None:
     assert (
         Command(("mpirun", "-x", "A=b", "--host", "h1:2"), {"C": "d e"}).shell() == "C='d e' mpirun -x A=b --host h1:2"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("a \\\n  b\\\nc", ["a", "bc"], id="lines"),
+        pytest.param("a \\\r\n  b", ["a", "b"], id="lines-of-windows"),
+        pytest.param('a "b\\\nc"', ["a", "bc"], id="in-quotes"),
+        pytest.param("a\\\\\nb", ["a\\", "b"], id="backslash-that-is-meant"),
+        pytest.param("a\n  b\n", ["a", "b"], id="lines-without-backslash"),
+        pytest.param("a\\ b '\\n'", ["a b", "\\n"], id="other-backslashes"),
+    ],
+)
+def test_words_over_several_lines(text: str, words: List[str]) -> None:
+    assert shell_words(text) == words
+    assert words_of("--mpi-local-args", [text]) == words
 
 
 @pytest.mark.parametrize(

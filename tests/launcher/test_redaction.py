@@ -109,6 +109,7 @@ def test_values_of_secrets_are_masked(words: List[str], shown: List[str]) -> Non
         pytest.param("exec SHOWN --token hunter2 :", id="guarded"),
         pytest.param("exec SHOWN '--token=my hunter2' :", id="guarded-with-a-blank"),
         pytest.param("\n  -x SHOWN\n  -x HF_TOKEN=hunter2\n", id="several-lines"),
+        pytest.param("-x SHOWN=1 -x \\\nHF_TOKEN=hunter2", id="backslash-at-the-end-of-a-line"),
         pytest.param("SHOWN' HF_TOKEN=hunter2", id="open-quote"),
     ],
 )
