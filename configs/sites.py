@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError, near_miss
-from ipulaunch.configs.schema import build, section, setting
-from ipulaunch.configs.tree import read_yaml
+from ipulaunch.configs.schema import build, leaves, section, setting, value_of
+from ipulaunch.configs.tree import Tree, read_yaml
 
 SCHEDULERS = ("slurm", "kubernetes", "pbs")
+JOB_ID = "{job_id}"  # stands for the number of the job
+_WITH_JOB_ID = ("vipu.partition", "vipu.allocation", "vipu.cluster")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Vipu:
-    """Where partitions of IPUs come from; {job_id} stands for the number of the job."""
+    """Where partitions of IPUs come from; in their names {job_id} stands for the number of the job."""
 
     partition: Optional[str] = setting(None, "V-IPU partition, e.g. slurm_{job_id}")
     server_host: Optional[str] = setting(None, "V-IPU controller")
@@ -113,8 +116,21 @@ def shipped_sites() -> Dict[str, Path]:
 def read_site(name: str) -> Site:
     """A site that is shipped, or one in a file of your own: what has a slash or ends in .yaml is a file."""
     if "/" in name or name.endswith((".yaml", ".yml")):
-        return build(Site, read_yaml(Path(name)), {})
+        return _site(read_yaml(Path(name)))
     known = shipped_sites()
     if name not in known:
         raise SettingsError(f"there is no site {name}", hint=near_miss(name, known) + "; a file of your own: ./my.yaml")
-    return build(Site, read_yaml(known[name], shown_as=f"configs/sites/{name}.yaml"), {})
+    return _site(read_yaml(known[name], shown_as=f"configs/sites/{name}.yaml"))
+
+
+def _site(tree: Tree) -> Site:
+    """The site in a file; a {job_id} that nothing would replace is refused, ${job_id} is a variable of a shell."""
+    origins: Dict[str, str] = {}
+    site = build(Site, tree, origins)
+    for leaf in leaves(Site):
+        if leaf.key not in _WITH_JOB_ID and re.search(rf"(?<!\$){re.escape(JOB_ID)}", str(value_of(site, leaf.key))):
+            raise SettingsError(
+                f"{origins[leaf.key]}: {leaf.key} has {JOB_ID}, which is for {', '.join(_WITH_JOB_ID)} alone",
+                hint="lines of shell have the scheduler's own variable, such as $SLURM_JOB_ID",
+            )
+    return site

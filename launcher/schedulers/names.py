@@ -27,7 +27,10 @@ _PATTERNS = {
     "key": (r"[A-Za-z0-9._-]{1,253}", "SECRET/KEY, the key in letters, digits, dots, dashes and underscores"),
     "quantity": (r"[0-9]{1,9}(\.[0-9]{1,3})?(Ki|Mi|Gi|Ti|k|M|G|T)?", "an amount such as 200Gi"),
     "directive": (r"-{1,2}[A-Za-z][A-Za-z0-9 ._/+@=,:%-]{0,255}", "an option of the scheduler such as --qos=high"),
-    "partition": (r"[A-Za-z0-9](?:[A-Za-z0-9._-]|\{job_id\}){0,127}", "a name, in which {job_id} is the job's number"),
+    "vipu": (
+        r"(?:[A-Za-z0-9]|\{job_id\})(?:[A-Za-z0-9._-]|\{job_id\}){0,127}",
+        "a name, in which {job_id} is the job's number",
+    ),
 }
 
 

@@ -22,6 +22,12 @@ _ELSEWHERE = (
     "training.gradient_accumulation_count",
     "training.global_batch_size",
 )
+# Names that the script may put the number of the job into.
+_NAMES = {
+    "vipu_partition": "the V-IPU partition",
+    "vipu_allocation": "the V-IPU allocation",
+    "vipu_cluster": "the V-IPU cluster",
+}
 _SIMPLE = ("int", "float", "str", "Optional[int]", "Optional[float]", "Optional[str]", "Fraction")
 
 
@@ -103,7 +109,7 @@ def _launch_options(asked: Asked) -> List[str]:
 
     add("sdk-version", None if asked.sdk is None else ".".join(map(str, asked.sdk)))
     for name, value in asked.poprun.items():
-        add(name.replace("_", "-"), _partition(name, value) if name == "vipu_partition" else _flag(name, value))
+        add(name.replace("_", "-"), _plain(name, value) if name in _NAMES else _flag(name, value))
     for text in asked.mpi_global_args:
         add("mpi-global-args", text)
     for text in asked.mpi_local_args:
@@ -121,5 +127,5 @@ def _flag(name: str, value: Any) -> Any:
     return value or None if name in FLAGS else value
 
 
-def _partition(name: str, value: Optional[str]) -> Optional[str]:
-    return None if value is None else plain("partition", value, "the V-IPU partition")
+def _plain(name: str, value: Optional[str]) -> Optional[str]:
+    return None if value is None else plain("vipu", value, _NAMES[name])

@@ -7,6 +7,7 @@ from typing import List, Optional, Sequence
 
 from ipulaunch.configs.errors import StoppedError, UsageError
 from ipulaunch.configs.run_directory import INSIDE
+from ipulaunch.configs.sites import JOB_ID
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, Word, one_line, plain, quoted
 
@@ -14,7 +15,7 @@ from ipulaunch.launcher.schedulers.names import Expression, Word, one_line, plai
 _RUN = f"$run/{INSIDE}"
 _BY_USR1 = 128 + signal.SIGUSR1  # what a shell makes of it
 _STOPPED = StoppedError.exit_code
-_PARTITION, _JOB_ID = "--vipu-partition", "{job_id}"
+_WITH_JOB_ID = ("--vipu-partition", "--vipu-allocation", "--vipu-cluster")
 
 
 def about(job: ClusterJob) -> str:
@@ -104,11 +105,11 @@ def _in_container(job: ClusterJob) -> List[Word]:
 
 def _with_id(word: Word, job_id: Optional[str]) -> Word:
     name, _, value = word.partition("=")
-    if name != _PARTITION or _JOB_ID not in value:
+    if name not in _WITH_JOB_ID or JOB_ID not in value:
         return word
     if job_id is None:
-        raise UsageError(f"{word}: jobs of this scheduler have no number", hint="name the partition")
-    return Expression(f'{name}="{value.replace(_JOB_ID, job_id)}"')
+        raise UsageError(f"{word}: jobs of this scheduler have no number", hint="write a name without it")
+    return Expression(f'{name}="{value.replace(JOB_ID, job_id)}"')
 
 
 def _folded(job: ClusterJob, words: Sequence[Word], job_id: Optional[str]) -> List[str]:

@@ -71,6 +71,8 @@ def test_missing_file(ipulaunch: Run) -> None:
         'environment: {lines: ["a\\nb"]}',
         "vipu: {partition: '$(reboot)'}",
         "vipu: {partition: 'a{other}'}",
+        "vipu: {allocation: '{job_id}$(reboot)'}",
+        "vipu: {cluster: 'a b'}",
         "defaults: {account: 'a b'}",
         "defaults: {directives: ['reboot']}",
         "container: {image: 'a b'}",
@@ -109,14 +111,35 @@ def test_plugin_is_asked_for_ipus_only_where_it_is(ipulaunch: Run) -> None:
     assert "--ipus=16" not in ipulaunch(*SUBMIT, "--scheduler", "slurm").out
 
 
-def test_number_of_a_job_stands_for_its_placeholder(ipulaunch: Run, tmp_path: Path) -> None:
-    (tmp_path / "my.yaml").write_text("vipu: {partition: 'a_{job_id}_b'}")
+@pytest.mark.parametrize("name", ["partition", "allocation", "cluster"])
+def test_number_of_a_job_stands_for_its_placeholder(name: str, ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text(f"vipu: {{{name}: '{{job_id}}_b'}}")
     site = ("--site", "my.yaml", "--scheduler")
-    assert '    --vipu-partition="a_${SLURM_JOB_ID}_b" \\\n' in ipulaunch(*SUBMIT, *site, "slurm").out
-    assert '    --vipu-partition="a_${PBS_JOBID%%.*}_b" \\\n' in ipulaunch(*SUBMIT, *site, "pbs").out
+    assert f'    --vipu-{name}="${{SLURM_JOB_ID}}_b" \\\n' in ipulaunch(*SUBMIT, *site, "slurm").out
+    assert f'    --vipu-{name}="${{PBS_JOBID%%.*}}_b" \\\n' in ipulaunch(*SUBMIT, *site, "pbs").out
     code, _, err = ipulaunch(*SUBMIT, *site, "kubernetes", "--container-image", "x")
     assert code == 2
     assert "jobs of this scheduler have no number" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("vipu:\n  server_host: 'v{job_id}'", "my.yaml:2: vipu.server_host has {job_id}"),
+        ("environment: {lines: ['export RUN={job_id}']}", "my.yaml:1: environment.lines has {job_id}"),
+        ("defaults: {directives: ['--comment={job_id}']}", "my.yaml:1: defaults.directives has {job_id}"),
+    ],
+)
+def test_placeholder_that_nothing_replaces_is_refused(text: str, said: str, ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text(text)
+    code, out, err = ipulaunch(*SUBMIT, "--site", "my.yaml", "--scheduler", "slurm")
+    assert (code, out) == (6, "")
+    assert f"{said}, which is for vipu.partition, vipu.allocation, vipu.cluster alone" in err
+
+
+def test_variable_of_a_shell_is_no_placeholder(ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("environment: {lines: ['echo ${job_id}']}")
+    assert "\necho ${job_id}\n" in ipulaunch(*SUBMIT, "--site", "my.yaml", "--scheduler", "slurm").out
 
 
 def test_network_is_named_for_several_hosts_only(ipulaunch: Run, tmp_path: Path) -> None:
