@@ -139,8 +139,9 @@ def _giving_way(own: Tree, tree: Tree) -> Tuple[Tree, Tuple[str, ...]]:
 def _of_api(workload: str, tree: Tree, rehearsal: bool) -> List[Tree]:
     """What is shipped for an API other than Keras; one that does not exist is refused later, with its line."""
     api = flat(tree).get("estimator.api")
-    path = Path(__file__).with_name("apis") / workload / f"{api.value if api else None}.yaml"
-    if not path.is_file():
+    shipped = {path.stem: path for path in (Path(__file__).with_name("apis") / workload).glob("*.yaml")}
+    path = shipped.get(str(api.value).lower()) if api else None  # the settings take it in any case of letters
+    if path is None:
         return []
     return _layers(read_yaml(path, shown_as=f"configs/apis/{workload}/{path.name}"), rehearsal)
 

@@ -319,3 +319,18 @@ def test_dropout_gives_way_for_the_networks_that_drop_nothing(name: str) -> None
 @pytest.mark.parametrize("name", ["adadelta", "adam", "lars", "rmsprop", "sgd"])
 def test_every_optimizer_can_be_chosen_by_its_name_alone(name: str) -> None:
     assert chosen("cifar10", f"optimizer.name={name}").settings.optimizer.name == name
+
+
+def _with_api(api: str) -> Resolved:
+    return resolve("cifar10", rehearsal=False, overrides=[assignment(f"estimator.api={api}", "--api")])
+
+
+def test_what_is_shipped_for_an_api_comes_with_it_in_any_case_of_letters() -> None:
+    assert _with_api("Estimator").settings == _with_api("estimator").settings
+    assert _with_api("estimator").settings.model.name == "cifar_cnn"
+
+
+@pytest.mark.parametrize("api", ["e" * 300, "../cifar10/estimator", "."], ids=["long", "path", "dot"])
+def test_an_api_that_does_not_exist_is_refused_with_its_origin(api: str) -> None:
+    with pytest.raises(SettingsError, match=r"--api: estimator.api is .*, expected one of keras, estimator"):
+        _with_api(api)
