@@ -117,7 +117,10 @@ def _resources(job: ClusterJob) -> List[str]:
         return [f"--ipus={job.plan.ipus}"]
     if ask_for == "hosts":
         return ["--exclusive"]
-    return [f"--ntasks-per-node={job.plan.instances_per_host}", f"--cpus-per-task={job.cores_per_instance}"]
+    # Where a core has two hardware threads, Slurm counts two CPUs; with the hint it counts cores, as plans do.
+    # --ntasks-per-core=1 would not do: a task of several CPUs still gets both threads of its cores.
+    count = [f"--ntasks-per-node={job.plan.instances_per_host}", f"--cpus-per-task={job.cores_per_instance}"]
+    return [*count, "--hint=nomultithread"]
 
 
 def submit(path: str) -> Mapping[str, str]:

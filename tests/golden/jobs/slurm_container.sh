@@ -3,6 +3,7 @@
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=4
+#SBATCH --hint=nomultithread
 #SBATCH --chdir=/home/me
 #SBATCH --output=/home/me/runs/first/scheduler.log
 #SBATCH --open-mode=append

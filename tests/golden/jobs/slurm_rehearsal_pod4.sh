@@ -4,6 +4,7 @@
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=1
+#SBATCH --hint=nomultithread
 #SBATCH --chdir=/home/me
 #SBATCH --output=/home/me/runs/first/scheduler.log
 #SBATCH --open-mode=append
