@@ -87,7 +87,7 @@ class Kubernetes:
     """What Pods get."""
 
     namespace: Optional[str] = setting(None, "namespace of jobs")
-    cpu: Optional[int] = setting(None, "cores of a Pod; without it, those of the plan", at_least=1)
+    cpu: Optional[int] = setting(None, "cores of a Pod; without it, those of the plan", at_least=1, below=10_000)
     memory: Optional[str] = setting(None, "memory of a Pod, e.g. 200Gi")
     shared_memory: str = setting("10Gi", "size of /dev/shm in a Pod")
     volumes: Tuple[str, ...] = setting((), "persistent volume claims and where they are mounted: CLAIM:/path")

@@ -56,3 +56,7 @@ class ClusterJob(NamedTuple):
     @property
     def cores_per_instance(self) -> int:
         return min(placement.cores for placement in self.plan.placements)
+
+    @property
+    def cores_per_host(self) -> int:
+        return self.plan.instances_per_host * self.cores_per_instance

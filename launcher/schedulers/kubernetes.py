@@ -98,7 +98,7 @@ def _mpi_job(job: ClusterJob) -> Dict[str, Any]:
     if job.wishes.asked_after_s is not None:
         policy["activeDeadlineSeconds"] = job.wishes.asked_after_s
     # The launcher has a core of its own, from which it cannot tell those of the workers.
-    layout = f"--host-layout=1x{job.plan.instances_per_host * job.cores_per_instance}"
+    layout = f"--host-layout=1x{job.cores_per_host}"
     told = job._replace(first=(*job.first, layout), again=(*job.again, layout))
     launcher = _container(job, _shell(told, Expression("--hostfile=/etc/mpi/hostfile")))
     # Workers have no command: the operator starts their sshd. Variables come to them through mpirun.
@@ -133,7 +133,7 @@ def _container(job: ClusterJob, shell: str) -> Dict[str, Any]:
             "Kubernetes runs images, and none is named", hint="give --container-image, with ipulaunch in it"
         )
     settings = job.site.kubernetes
-    limits: Dict[str, Any] = {"cpu": settings.cpu or job.plan.instances_per_host * job.cores_per_instance}
+    limits: Dict[str, Any] = {"cpu": settings.cpu or job.cores_per_host}
     if settings.memory is not None:
         limits["memory"] = plain("quantity", settings.memory, "the memory of a Pod")
     mounts = [{"name": "devshm", "mountPath": "/dev/shm"}]

@@ -86,8 +86,7 @@ def _directives(job: ClusterJob) -> List[str]:
 
     add("-A", "name", wishes.account, "--account")
     add("-q", "name", wishes.partition, "--partition")
-    cores = job.plan.instances_per_host * job.cores_per_instance
-    found.append(f"-l select={job.hosts}:ncpus={cores}:mpiprocs=1")
+    found.append(f"-l select={job.hosts}:ncpus={job.cores_per_host}:mpiprocs=1")
     found.append("-l place=scatter" if job.is_rehearsal else "-l place=scatter:excl")
     if wishes.time_s is not None:
         found.append(f"-l walltime={time_limit.for_pbs(wishes.time_s)}")

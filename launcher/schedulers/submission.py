@@ -115,8 +115,8 @@ def prepare(
     """The whole job, decided and rendered; nothing is written and nobody is asked."""
     wishes = wishes_from(options, site, resolved.settings.survival.grace_s)
     notes: List[str] = []
-    if asked.host_layout is None and site.hosts.layout is not None:
-        asked = asked._replace(host_layout=site.hosts.layout)
+    if asked.host_layout is None:
+        asked = asked._replace(host_layout=_layout(site, scheduler))
     if asked.host_layout is None and engine.name == "openmpi":
         notes.append("planned for hosts like this one; --host-layout or a site says what others have")
     asked, hosts, nodelist = _hosts(resolved, asked, engine, site, wishes.nodes)
@@ -165,6 +165,11 @@ def prepare(
         site=site,
     )
     text = scheduler_of(scheduler).render(job)
+    if asked.host_layout is None and scheduler == "kubernetes" and engine.name == "poprun":
+        notes.append(
+            f"the Pod asks for {job.cores_per_host} cores, planned for a host of a POD;"
+            " --host-layout, or kubernetes.cpu of a site, says what yours have"
+        )
     return Submission(scheduler, job, text, launch, path, (*notes, *launch.notes))
 
 
@@ -204,6 +209,13 @@ def hand_over(submission: Submission, *, is_made: bool = False) -> Submitted:
             f"{job.scheduler} has the job as {job.id}, which cannot be recorded: {error.strerror}"
         ) from error
     return job
+
+
+def _layout(site: Site, scheduler: str) -> Optional[str]:
+    """The cores of a host, as the site has them: a Pod has as many as it is given."""
+    if site.hosts.layout is None and scheduler == "kubernetes" and site.kubernetes.cpu is not None:
+        return f"1x{site.kubernetes.cpu}"
+    return site.hosts.layout
 
 
 def _hosts(

@@ -159,3 +159,31 @@ def test_network_is_named_beside_other_options_for_mpi(ipulaunch: Run, tmp_path:
     assert "--mpi-global-args=--timestamp-output \\\n" in out
     assert "--mpi-global-args='--mca btl_tcp_if_include ib0 --mca oob_tcp_if_include ib0'" in out
     assert "ib0" not in ipulaunch(*words, "--mca btl_tcp_if_include eno1").out
+
+
+@pytest.mark.parametrize(
+    ("text", "instances", "cores"),
+    [
+        ("kubernetes: {cpu: 8}", 2, 8),
+        ("hosts: {layout: 1x12}", 2, 12),
+        ("hosts: {layout: 1x4}\nkubernetes: {cpu: 8}", 1, 8),
+    ],
+)
+def test_a_pod_is_planned_with_its_cores(
+    text: str, instances: int, cores: int, ipulaunch: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "my.yaml").write_text(f"scheduler: kubernetes\n{text}\n")
+    pod = (*SUBMIT, "--site", "my.yaml", "--container-image", "x", "--volume", "a:/a")
+    code, out, err = ipulaunch(*pod)
+    assert (code, err) == (0, "")
+    assert f"--num-instances={instances} " in out
+    assert f"cpu: {cores}\n" in out
+    assert ipulaunch(*pod, "--num-instances", "16").code == 3
+
+
+def test_a_pod_as_large_as_the_hosts_of_pods_is_said(ipulaunch: Run) -> None:
+    pod = (*SUBMIT, "--scheduler", "kubernetes", "--container-image", "x", "--volume", "a:/a")
+    _, out, err = ipulaunch(*pod)
+    assert "cpu: 128\n" in out
+    assert "note: the Pod asks for 128 cores, planned for a host of a POD; --host-layout, or kubernetes.cpu of" in err
+    assert ipulaunch(*pod, "--host-layout", "1x16").err == ""
