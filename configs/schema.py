@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 import re
+import shlex
 from fractions import Fraction
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
 
@@ -13,6 +14,8 @@ from ipulaunch.configs.errors import SettingsError, near_miss, nearest
 from ipulaunch.configs.tree import Given, Tree, first_origin, variable
 
 S = TypeVar("S")
+Lines = Tuple[str, ...]  # of shell, say: a text alone is one of them, with its commas
+Words = Tuple[str, ...]  # of a command: a text alone is read as a shell reads it
 
 _LONGEST_NUMBER = 1000  # characters
 _MOST = 10**12  # of whatever is counted, unless its setting says otherwise: plans look for divisors of such numbers
@@ -260,6 +263,14 @@ def _several(inner: Callable[[object], object]) -> Callable[[object], object]:
     return read
 
 
+def _lines(value: object) -> object:
+    return tuple(map(_text, value)) if isinstance(value, (list, tuple)) else (_text(value),)
+
+
+def _words(value: object) -> object:
+    return _lines(shlex.split(_text(value)) if isinstance(value, str) else value)
+
+
 def _optional(inner: Callable[[object], object]) -> Callable[[object], object]:
     return lambda value: None if value is None else inner(value)
 
@@ -278,6 +289,8 @@ _KINDS: Dict[str, Callable[[object], object]] = {
     "Tuple[int, ...]": _several(_whole),
     "Tuple[float, ...]": _several(_number),
     "Tuple[str, ...]": _several(_text),
+    "Lines": _lines,
+    "Words": _words,
 }
 
 _WORDS = {
@@ -294,4 +307,6 @@ _WORDS = {
     "Tuple[int, ...]": "whole numbers",
     "Tuple[float, ...]": "numbers",
     "Tuple[str, ...]": "a list of names",
+    "Lines": "a list of lines",
+    "Words": "a list of words",
 }

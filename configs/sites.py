@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Dict, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError, near_miss
-from ipulaunch.configs.schema import build, leaves, section, setting, value_of
+from ipulaunch.configs.schema import Lines, Words, build, leaves, section, setting, value_of
 from ipulaunch.configs.tree import Tree, read_yaml
 
 SCHEDULERS = ("slurm", "kubernetes", "pbs")
@@ -22,7 +22,7 @@ class Environment:
 
     modules: Tuple[str, ...] = setting((), "modules to load")
     enable: Tuple[str, ...] = setting((), "files to source, such as the enable.sh of the Poplar SDK")
-    lines: Tuple[str, ...] = setting((), "further lines of shell")
+    lines: Lines = setting((), "further lines of shell")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Defaults:
     partition: Optional[str] = setting(None, "partition or queue")
     time: Optional[str] = setting(None, "time limit: minutes, HH:MM:SS or D-HH:MM:SS")
     requeue: Optional[bool] = setting(None, "whether a job that was stopped is put into the queue again")
-    directives: Tuple[str, ...] = setting((), "further options of the scheduler, as in its scripts: --qos=high")
+    directives: Lines = setting((), "further options of the scheduler, as in its scripts: --qos=high")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Container:
     """The image that ipulaunch is in."""
 
     image: Optional[str] = setting(None, "container image")
-    command: Tuple[str, ...] = setting(("apptainer", "exec"), "what runs a program in an image, in Slurm and PBS jobs")
+    command: Words = setting(("apptainer", "exec"), "what runs a program in an image, in Slurm and PBS jobs")
 
 
 @dataclass(frozen=True)

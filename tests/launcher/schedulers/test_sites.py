@@ -45,6 +45,9 @@ def test_unknown_site_is_answered_with_the_near_one() -> None:
         ("slurm: {ask_for: gpus}", "slurm.ask_for is 'gpus'"),
         ("vipu: {server_port: 70000}", "vipu.server_port is 70000"),
         ("environment: x", "expected a section"),
+        ("environment: {lines: {a: b}}", "expected a list of lines"),
+        ("defaults: {directives: ''}", "defaults.directives is '', expected a list of lines"),
+        ("container: {command: 'a \"b'}", "expected a list of words"),
         ("a: &b [1]\nc: *b", "aliases are refused"),
         ("!!python/object:os.system {}", "is refused"),
     ],
@@ -162,6 +165,22 @@ def test_network_is_named_beside_other_options_for_mpi(ipulaunch: Run, tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("environment: {lines: 'export FOO=a,b'}", "\nexport FOO=a,b\n"),
+        ("environment: {lines: ['export FOO=a,b', 'cd /']}", "\nexport FOO=a,b\ncd /\n"),
+        ("environment: {modules: 'a, b'}", "\nmodule load a\nmodule load b\n"),
+        ("defaults: {directives: '--constraint=a,b'}", "\n#SBATCH --constraint=a,b\n"),
+        ("container: {image: i, command: 'apptainer exec --bind /a,/b'}", " exec \\\n    --bind \\\n    /a,/b"),
+        ("container: {image: i, command: [run, 'a b']}", " -- run 'a b' i ipulaunch cosmoflow \\\n"),
+    ],
+)
+def test_one_text_is_one_line_or_the_words_of_a_command(text: str, line: str, ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text(f"scheduler: slurm\n{text}\n")
+    assert line in ipulaunch(*SUBMIT, "--site", "my.yaml").out
+
+
+@pytest.mark.parametrize(
     ("text", "instances", "cores"),
     [
         ("kubernetes: {cpu: 8}", 2, 8),
@@ -169,9 +188,7 @@ def test_network_is_named_beside_other_options_for_mpi(ipulaunch: Run, tmp_path:
         ("hosts: {layout: 1x4}\nkubernetes: {cpu: 8}", 1, 8),
     ],
 )
-def test_a_pod_is_planned_with_its_cores(
-    text: str, instances: int, cores: int, ipulaunch: Run, tmp_path: Path
-) -> None:
+def test_a_pod_is_planned_with_its_cores(text: str, instances: int, cores: int, ipulaunch: Run, tmp_path: Path) -> None:
     (tmp_path / "my.yaml").write_text(f"scheduler: kubernetes\n{text}\n")
     pod = (*SUBMIT, "--site", "my.yaml", "--container-image", "x", "--volume", "a:/a")
     code, out, err = ipulaunch(*pod)
