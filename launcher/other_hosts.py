@@ -11,6 +11,7 @@ from ipulaunch.configs.errors import StoppedError
 from ipulaunch.launcher import processes
 from ipulaunch.launcher.launch import Launch
 from ipulaunch.launcher.stop_signals import StopSignals
+from ipulaunch.topology.hosts import is_here
 
 if TYPE_CHECKING:
     from ipulaunch.launcher.doctor.case import Case
@@ -50,12 +51,7 @@ def unready_hosts(launch: Launch, path: Path) -> Dict[str, str]:
 
 def is_alone(launch: Launch) -> bool:
     """Whether all instances run on this machine."""
-    hosts = launch.solution.plan.hosts
-    if hosts == ("localhost",):
-        return True
-    from ipulaunch.launcher.doctor.remote_hosts import is_here
-
-    return all(map(is_here, hosts))
+    return all(map(is_here, launch.solution.plan.hosts))
 
 
 def _case(launch: Launch, path: Path) -> Case:

@@ -9,6 +9,7 @@ from ipulaunch.configs.errors import PlanError, UsageError
 from ipulaunch.configs.pods import Catalogue, HostEntry, read_catalogue
 from ipulaunch.configs.sections import Launch as LaunchSettings
 from ipulaunch.configs.sections import Training
+from ipulaunch.configs.wording import counted
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.launcher.asked import Asked, Engine
 from ipulaunch.launcher.examination import Findings, check_pipeline, examine
@@ -16,6 +17,7 @@ from ipulaunch.topology import hostlist, hosts, pods
 from ipulaunch.topology.solver import Request, Solution, solve
 
 PROGRAM = "program"  # the workload name of a user's own program
+_LIKE_HERE = "like this machine"  # where the cores of hosts that are elsewhere come from, if nothing says otherwise
 
 
 class Planned(NamedTuple):
@@ -71,8 +73,8 @@ def plan_for(
     depth = launch.ipus_per_replica or 1
     ipus = launch.num_replicas * depth if launch.num_replicas else asked.ipus or system.ipus
     names, why_hosts = _host_names(asked, engine, system, ipus, hosts_need_names)
-    layout = _layout(asked, engine, catalogue)
-    return solve(
+    layout = _layout(asked, engine, catalogue, names)
+    solution = solve(
         Request(
             workload=workload,
             system=system,
@@ -94,6 +96,11 @@ def plan_for(
             origins=_origins(asked, launch, training, origins, why_hosts),
         )
     )
+    if layout.source != _LIKE_HERE:
+        return solution
+    cores = counted(layout.cores, "core")
+    warning = f"the hosts are taken to be like this machine ({cores}); --host-layout says what they have"
+    return solution._replace(warnings=(*solution.warnings, warning))
 
 
 def system_of(asked: Asked, catalogue: Catalogue) -> pods.System:
@@ -131,12 +138,13 @@ def _host_names(
     return tuple(f"host{index}" for index in range(count)), "catalogue"
 
 
-def _layout(asked: Asked, engine: Engine, catalogue: Catalogue) -> hosts.Host:
+def _layout(asked: Asked, engine: Engine, catalogue: Catalogue, names: Tuple[str, ...]) -> hosts.Host:
     """The cores of one host: as given, as found here when this machine is to run it, else as the catalogue has it."""
     if asked.host_layout is not None:
         return hosts.reference("", hosts.parse_layout(asked.host_layout), "--host-layout")
     if engine.name == "openmpi" or engine.is_here:
-        return hosts.discover("")
+        here = hosts.discover("")
+        return here if any(map(hosts.is_here, names)) else here._replace(source=_LIKE_HERE)
     reference: HostEntry = catalogue.reference_host
     return hosts.reference("", reference, "catalogue")
 

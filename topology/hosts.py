@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Set, Tuple
@@ -27,7 +28,7 @@ class Host(NamedTuple):
 
     name: str
     nodes: Tuple[NumaNode, ...]
-    source: str  # "discovered", "given" or "catalogue"
+    source: str  # "discovered", "like this machine", "--host-layout" or "catalogue"
 
     @property
     def cores(self) -> int:
@@ -45,6 +46,12 @@ def discover(name: str, root: Path = Path("/")) -> Host:
     if not nodes:  # kernels without NUMA support have no node directory
         nodes = [NumaNode(0, _cores(sorted(allowed), root))]
     return Host(name, _within_quota(nodes, _quota(root)), "discovered")
+
+
+def is_here(name: str) -> bool:
+    """Whether this is a name of the machine we run on."""
+    own = os.uname().nodename
+    return name in ("localhost", "127.0.0.1", own, own.split(".")[0])
 
 
 def reference(name: str, layout: HostEntry, source: str) -> Host:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import shlex
 import tempfile
 import threading
@@ -20,6 +19,7 @@ from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, POPRUN, WARNING, 
 from ipulaunch.launcher.doctor.interpreter import own_version
 from ipulaunch.launcher.doctor.places import nearest
 from ipulaunch.launcher.doctor.world import Output, World
+from ipulaunch.topology.hosts import is_here
 
 GROUP = "host "  # and its name
 # Inside a job mpirun starts its daemons with the scheduler's own means, where it was built for them.
@@ -129,12 +129,6 @@ def unready_hosts(case: Case, world: World) -> Dict[str, str]:
 
 def _is_trouble(check: Check, case: Case) -> bool:
     return check.state == MISSING and case.engine in check.stops
-
-
-def is_here(host: str) -> bool:
-    """Whether this is a name of the machine we run on."""
-    name = platform.node()
-    return host in ("localhost", "127.0.0.1", name, name.split(".")[0])
 
 
 def _ask_all(hosts: List[str], shared: Shared, world: World) -> Dict[str, List[Check]]:

@@ -117,9 +117,9 @@ def prepare(
     notes: List[str] = []
     if asked.host_layout is None:
         asked = asked._replace(host_layout=_layout(site, scheduler))
-    if asked.host_layout is None and engine.name == "openmpi":
-        notes.append("planned for hosts like this one; --host-layout or a site says what others have")
     asked, hosts, nodelist = _hosts(resolved, asked, engine, site, wishes.nodes)
+    if asked.host_layout is None and engine.name == "openmpi" and asked.hosts is None and asked.hostfile is None:
+        notes.append("planned for a host like this one; --host-layout or a site says what others have")
     wishes = wishes._replace(nodelist=nodelist)
     _refuse_useless(wishes, scheduler)
     if options["signal_lead"] and wishes.time_s is None and scheduler != "kubernetes":  # where Pods always have it

@@ -6,16 +6,19 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import click
 import pytest
 
 from ipulaunch.configs.errors import EXIT_CODES
+from ipulaunch.configs.pods import HostEntry
 from ipulaunch.configs.schema import leaves
 from ipulaunch.configs.workloads import WORKLOADS, schema_of
 from ipulaunch.launcher import engines
 from ipulaunch.launcher.cli import cli
+from ipulaunch.topology.hosts import reference
 from ipulaunch.topology.plan import from_json
 
 pytestmark = pytest.mark.core
@@ -309,6 +312,39 @@ def test_hosts_from_a_file(ipulaunch: Run, files: None) -> None:
     given = ipulaunch(*words, "--hosts", "a,b", "prog")
     assert given.out.startswith("poprun --host=a,b --num-instances=16 --num-replicas=16 ")
     assert ipulaunch(*words, "--hostfile", "hosts", "prog").out == given.out
+
+
+SMALL = "warning: the hosts are taken to be like this machine (2 cores); --host-layout says what they have"
+
+
+@pytest.mark.parametrize("words", [("plan", "cosmoflow"), ("cosmoflow", "--dry-run"), ("run", "--dry-run", "prog")])
+@pytest.mark.parametrize(
+    ("hosts", "is_told"),
+    [
+        pytest.param("--hosts a,b", True, id="others"),
+        pytest.param("--hostfile hosts", True, id="others-in-a-file"),
+        pytest.param("--hosts a,b --host-layout 1x2", False, id="layout"),
+        pytest.param("--hosts a,here", False, id="this-one-too"),
+        pytest.param("--hosts localhost", False, id="localhost"),
+        pytest.param("", False, id="none"),
+    ],
+)
+def test_hosts_that_are_taken_to_be_like_this_one_are_told(
+    hosts: str, is_told: bool, words: Tuple[str, ...], ipulaunch: Run, files: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = reference("", HostEntry(numa_nodes=1, cores_per_node=2, threads_per_core=1), "discovered")
+    monkeypatch.setattr("ipulaunch.topology.hosts.discover", lambda name: here)
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="here.example.org"))
+    options = ("--pod", "16", "--engine", "openmpi", *hosts.split())
+    code, _, err = ipulaunch(*words[:2], *options, *words[2:])
+    assert (code, SMALL in err.splitlines()) == (0, is_told)
+
+
+def test_cores_of_other_hosts_are_said_to_be_those_of_this_one(ipulaunch: Run) -> None:
+    words = ("plan", "cosmoflow", "--pod", "16", "--engine", "openmpi", "--explain")
+    assert "(like this machine)" in ipulaunch(*words, "--hosts", "a,b").out
+    assert "(discovered)" in ipulaunch(*words, "--hosts", "localhost").out
+    assert "like this machine" not in ipulaunch(*words[:4], "--hosts", "a,b", "--explain").out  # no poprun here
 
 
 @pytest.mark.parametrize(

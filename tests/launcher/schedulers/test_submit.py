@@ -651,3 +651,10 @@ def test_script_hands_signals_on_and_asks_to_be_queued_again(ipulaunch: Run, tmp
     (tmp_path / "out").unlink()
     run_script(script, tmp_path, **commands)
     assert (tmp_path / "out").read_text().startswith(f"resume {tmp_path}/r1/run --engine=poprun --pod=16 ")
+
+
+@pytest.mark.parametrize("more", [(), ("--nodes", "2"), ("--hosts", "a,b")], ids=["one", "two", "named"])
+def test_hosts_like_this_one_are_told_once(more: Tuple[str, ...], ipulaunch: Run) -> None:
+    err = ipulaunch(*SLURM, "--engine", "openmpi", "--dry-run", *more).err
+    assert err.count("like this") == 1
+    assert "like this" not in ipulaunch(*SLURM, *CPUS, "--dry-run", *more).err
