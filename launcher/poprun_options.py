@@ -192,7 +192,7 @@ def _check_value(option: Option, value: str) -> None:
         return
     if not value:
         raise UsageError(f"--{option.name} is empty", hint="is the variable that it came from set?")
-    if option.kind == "int" and len(value) > _MOST_DIGITS:
+    if option.kind == "int" and value.isdecimal() and len(value) > _MOST_DIGITS:
         raise UsageError(f"--{option.name} is {value}, more than any system has")
     if option.kind == "int" and not value.isdecimal() and not value.startswith("$"):
         raise UsageError(f"--{option.name} is {value!r}, expected a whole number")

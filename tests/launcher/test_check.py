@@ -79,6 +79,11 @@ def test_options_in_a_file_are_not_looked_at(more: str, ipulaunch: Run) -> None:
         pytest.param("poprun --num-replicas=16", "no program to run", id="program"),
         pytest.param("poprun --host=a,,b prog", "has a hole", id="hosts"),
         pytest.param("poprun --num-replicas '$R' prog", "$R", id="variable"),
+        pytest.param(
+            "poprun --num-replicas '$NUM_REPLICAS' prog",
+            "--num-replicas is $NUM_REPLICAS, whose value is not known",
+            id="long-variable",
+        ),
         pytest.param("poprun --host '$HOSTS' prog", "--host is $HOSTS, whose value is not known", id="unknown-hosts"),
         pytest.param("poprun --host '${A},b' prog", "--host is ${A},b, whose value is not known", id="unknown-host"),
         pytest.param("poprun --help=3 prog", "--help takes no value, and '3' is given", id="flag"),

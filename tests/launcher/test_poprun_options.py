@@ -112,6 +112,8 @@ def test_shortened_option_is_understood_with_a_warning() -> None:
         pytest.param("poprun --num-instances two prog", "'two', expected a whole number", id="not-a-number"),
         pytest.param("poprun --num-instances=-2 prog", "'-2', expected a whole number", id="negative"),
         pytest.param("poprun --num-instances=² prog", "'²', expected a whole number", id="digit-that-is-no-number"),
+        pytest.param("poprun --num-replicas 1234567890 prog", "more than any system has", id="long-number"),
+        pytest.param("poprun --num-replicas twenty-five prog", "'twenty-five', expected a whole", id="long-word"),
         pytest.param("poprun --numa-aware maybe prog", "no --numa-aware", id="of-another-sdk"),
         pytest.param("poprun --print-topology maybe prog", "'maybe', expected yes or no", id="not-a-boolean"),
         pytest.param("poprun --print-topology --vv prog", "'--vv', expected yes or no", id="boolean-without-value"),
