@@ -13,7 +13,7 @@ OLDEST: Sdk = (2, 0)
 
 
 class Option(NamedTuple):
-    """One option of poprun: what follows it, and the SDKs that have it."""
+    """One option of poprun: what follows it, the SDK that it was first seen in, and the last one that has it."""
 
     name: str
     kind: str  # "int", "bool", "text" or "flag" (nothing follows)
@@ -23,7 +23,7 @@ class Option(NamedTuple):
     deprecated: Optional[Sdk] = None  # from this SDK on another one is meant to be used
 
 
-# Where the first SDK is not documented, it is that of the first published use.
+# The first SDK is that of the first published use, where it is not OLDEST: an option can be older than that.
 OPTIONS = (
     Option("help", "flag"),
     Option("version", "flag"),
@@ -81,12 +81,12 @@ def parse_sdk(text: str) -> Sdk:
 
 
 def options_of(sdk: Sdk) -> Dict[str, Option]:
-    """The options that the poprun of an SDK has."""
-    return {option.name: option for option in OPTIONS if option.first <= sdk <= option.last}
+    """The options that the poprun of an SDK has, or may have."""
+    return {option.name: option for option in OPTIONS if sdk <= option.last}
 
 
 def require(name: str, sdk: Sdk) -> None:
-    """Refuse an option that the poprun of this SDK does not have."""
+    """Refuse an option that the poprun of this SDK is not known to have; we write no other."""
     option = next(option for option in OPTIONS if option.name == name)
     if not option.first <= sdk <= option.last:
         since = f"SDK {_text(option.first)} to {_text(option.last)} have it"
@@ -99,6 +99,14 @@ def deprecation(name: str, sdk: Sdk) -> str:
     if option.deprecated is None or sdk < option.deprecated:
         return ""
     return f"--{name} is deprecated from SDK {_text(option.deprecated)} on{_instead(name)}"
+
+
+def _doubt(option: Option, sdk: Sdk) -> str:
+    """What to tell of an option that was not seen in this SDK, only in later ones; nothing of others."""
+    if option.first <= sdk:
+        return ""
+    seen = f"--{option.name} was first seen in SDK {_text(option.first)}"
+    return f"{seen}; the poprun of SDK {_text(sdk)} may not have it{_instead(option.name)}"
 
 
 def _instead(name: str) -> str:
@@ -143,7 +151,7 @@ def read_line(argv: Sequence[str], sdk: Sdk = NEWEST) -> Line:
         word = words.pop(0)
         name, equals, value = word.partition("=")
         option, said = _find(name, value, known, sdk)
-        warnings += [text for text in (said, deprecation(option.name, sdk)) if text]
+        warnings += [text for text in (said, deprecation(option.name, sdk), _doubt(option, sdk)) if text]
         if option.kind == "flag":
             if equals:
                 raise UsageError(f"--{option.name} takes no value, and {value!r} is given", hint=f"write {name}")

@@ -118,6 +118,12 @@ def test_options_are_those_of_the_enabled_sdk(ipulaunch: Run) -> None:
     assert ipulaunch(*line).code == 2
 
 
+def test_an_option_that_may_be_older_than_it_was_seen_is_warned_of(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("check", "--sdk-version", "3.1", "--", "poprun", "--vipu-allocation", "a", "prog")
+    assert (code, err, out.splitlines()[-1]) == (0, "", "ok, with warnings")
+    assert "warning: --vipu-allocation was first seen in SDK 3.2; the poprun of SDK 3.1 may not have it" in out
+
+
 @pytest.mark.parametrize(("sdk", "code"), [("2.5", 0), ("3.0.0", 0), ("3.1", 2), ("9.9", 2)])
 def test_options_are_those_of_the_sdk(sdk: str, code: int, ipulaunch: Run) -> None:
     assert ipulaunch("check", "--sdk-version", sdk, "--", "poprun", "--numa-aware=yes", "prog").code == code

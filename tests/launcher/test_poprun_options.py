@@ -139,14 +139,25 @@ def test_help_needs_no_program(word: str) -> None:
 @pytest.mark.parametrize(
     ("sdk", "option", "instead"),
     [
-        pytest.param((3, 1), "--numa-aware=yes", "use --process-placement", id="numa-aware"),
-        pytest.param((3, 0), "--process-placement=spreadnuma", "use --numa-aware", id="process-placement"),
-        pytest.param((3, 1), "--vipu-allocation=a", "use --vipu-cluster", id="vipu-allocation"),
-        pytest.param((3, 2), "--allow-run-as-root=yes", "use --mpi-global-args=--allow-run-as-root", id="root"),
+        pytest.param((3, 0), "--process-placement=spreadnuma", "; use --numa-aware", id="process-placement"),
+        pytest.param((3, 1), "--vipu-allocation=a", "; use --vipu-cluster", id="vipu-allocation"),
+        pytest.param((3, 2), "--allow-run-as-root=yes", "; use --mpi-global-args=--allow-run-as-root", id="root"),
+        pytest.param((2, 5), "--sync-type=x", "", id="sync-type"),
     ],
 )
-def test_option_of_another_sdk_is_refused_with_what_to_use(sdk: Sdk, option: str, instead: str) -> None:
-    assert instead in _said(f"poprun {option} prog", sdk)
+def test_option_of_a_later_sdk_is_warned_of_with_what_to_use(sdk: Sdk, option: str, instead: str) -> None:
+    name = option.partition("=")[0]
+    later = (sdk[0], sdk[1] + 1)
+    seen = f"{name} was first seen in SDK {later[0]}.{later[1]}"
+    told = f"{seen}; the poprun of SDK {sdk[0]}.{sdk[1]} may not have it{instead}"
+    assert read_line(["poprun", option, "prog"], sdk).warnings == (told,)
+    assert read_line(["poprun", option, "prog"], later).warnings == ()
+
+
+def test_option_that_is_gone_is_refused_with_what_to_use() -> None:
+    said = "the poprun of SDK 3.1 has no --numa-aware; SDK 2.0 to 3.0 have it; use --process-placement"
+    assert _said("poprun --numa-aware=yes prog", (3, 1)) == said
+    assert read_line(["poprun", "--numa-aware=yes", "prog"], (3, 0)).warnings == ()
 
 
 @pytest.mark.parametrize(("sdk", "is_told"), [((3, 1), False), ((3, 2), True), ((3, 4), True)], ids=str)
