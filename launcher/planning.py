@@ -112,6 +112,15 @@ def system_of(asked: Asked, catalogue: Catalogue) -> pods.System:
     raise UsageError("no system is named", hint="give --pod 16, or --ipus 2 for a part of one")
 
 
+def hosts_needed(system: pods.System, ipus: int) -> Tuple[int, str]:
+    """The hosts that come with so many IPUs of a system, and how that is said."""
+    count = system.hosts_of(ipus)
+    who = f"{system.name} needs" if ipus >= system.ipus else f"{ipus} IPUs of {system.name} need"
+    if system.max_hosts is None:  # it is called after its IPUs
+        who = f"{ipus} IPUs need"
+    return count, f"{who} {counted(count, 'host')}"
+
+
 def named_hosts(asked: Asked) -> Tuple[str, ...]:
     """The hosts that were asked for by name; none where none were."""
     if asked.hosts is not None and asked.hostfile is not None:
@@ -125,16 +134,14 @@ def _host_names(
     asked: Asked, engine: Engine, system: pods.System, ipus: int, need_names: bool
 ) -> Tuple[Tuple[str, ...], str]:
     """The hosts, and where their names come from: as given, else those that come with so many IPUs of the system."""
-    names, count = named_hosts(asked), system.hosts_of(ipus)
+    names = named_hosts(asked)
+    count, need = hosts_needed(system, ipus)
     if names:
         return names, "--hosts" if asked.hosts is not None else "--hostfile"
     if engine.name != "poprun" or count == 1:
         return ("localhost",), "computed"
     if need_names:
-        needs = f"{system.name} needs" if ipus >= system.ipus else f"{ipus} IPUs of {system.name} need"
-        raise PlanError(
-            f"{needs} {count} hosts, and none are named", hint=f"give --hosts a,b or --hosts 'host[0-{count - 1}]'"
-        )
+        raise PlanError(f"{need}, and none are named", hint=f"give --hosts a,b or --hosts 'host[0-{count - 1}]'")
     return tuple(f"host{index}" for index in range(count)), "catalogue"
 
 

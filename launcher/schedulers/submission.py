@@ -8,17 +8,18 @@ import shutil
 from pathlib import Path
 from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
-from ipulaunch.configs.errors import IpulaunchError, JobError, UsageError
+from ipulaunch.configs.errors import IpulaunchError, JobError, PlanError, UsageError
 from ipulaunch.configs.job import to_yaml
+from ipulaunch.configs.pods import read_catalogue
 from ipulaunch.configs.run_directory import RunDirectory, write_whole
 from ipulaunch.configs.sites import SCHEDULERS, Site
-from ipulaunch.configs.wording import utc
+from ipulaunch.configs.wording import counted, utc
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.launcher.asked import Asked, Engine
 from ipulaunch.launcher.earlier_runs import AUTO, about_resume, with_resume
 from ipulaunch.launcher.launch import Launch, launch_workload
 from ipulaunch.launcher.needs import require_images
-from ipulaunch.launcher.planning import named_hosts, plan_workload
+from ipulaunch.launcher.planning import hosts_needed, named_hosts, plan_workload, system_of
 from ipulaunch.launcher.schedulers import record, time_limit
 from ipulaunch.launcher.schedulers.job import ClusterJob, Wishes
 from ipulaunch.launcher.schedulers.pinned import again_words, at_site, first_words
@@ -225,16 +226,23 @@ def _hosts(
     names = named_hosts(asked)
     if names:
         if nodes not in (None, len(names)):
-            raise UsageError(f"--nodes {nodes}, and {len(names)} hosts are named", hint="leave --nodes out")
+            raise UsageError(f"--nodes {nodes}, and {counted(len(names), 'host')} named", hint="leave --nodes out")
         return asked, len(names), hostlist.render(names)
+    asked = _on(asked, nodes or 1)
+    plan = plan_workload(resolved, asked, engine, hosts_need_names=False).solution.plan
+    if engine.name == "poprun":
+        needed, need = hosts_needed(system_of(asked._replace(ipus=plan.ipus), read_catalogue()), plan.ipus)
+        if nodes is not None and nodes < needed:
+            raise PlanError(f"--nodes {nodes}, and {need}", hint=f"use --nodes {needed} or leave it out")
     if nodes is None:
-        plan = plan_workload(resolved, asked, engine, hosts_need_names=False).solution.plan
         nodes = len(plan.hosts)
         if site.hosts.ipus_per_host is not None and engine.name == "poprun":
             nodes = math.ceil(plan.ipus / site.hosts.ipus_per_host)
-    if nodes > 1:
-        asked = asked._replace(hosts=f"host[0-{nodes - 1}]")
-    return asked, nodes, None
+    return _on(asked, nodes), nodes, None
+
+
+def _on(asked: Asked, nodes: int) -> Asked:
+    return asked._replace(hosts=f"host[0-{nodes - 1}]") if nodes > 1 else asked
 
 
 def _refuse_useless(wishes: Wishes, scheduler: str) -> None:

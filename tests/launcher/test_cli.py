@@ -150,6 +150,7 @@ def files(tmp_path: Path) -> None:
             id="more-instances-than-cores",
         ),
         pytest.param("--pod 128", 3, ["pod128 needs 2 hosts", "--hosts"], id="pod128-without-hosts"),
+        pytest.param("--ipus 128", 3, ["128 IPUs need 2 hosts, and none are named"], id="128-ipus-without-hosts"),
         pytest.param(
             "--pod 256 --ipus 128", 3, ["128 IPUs of pod256 need 2 hosts", "'host[0-1]'"], id="part-without-hosts"
         ),

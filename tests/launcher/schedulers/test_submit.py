@@ -271,7 +271,7 @@ def test_settings_of_the_call_are_those_of_the_job(ipulaunch: Run, scheduler: An
             "asked to stop 65536 s before its limit, and Slurm takes 65535 s at most",
             id="long-lead",
         ),
-        pytest.param(("--scheduler", "slurm", "--hosts", "a", "--nodes", "2"), "--nodes 2, and 1 hosts", id="nodes"),
+        pytest.param(("--scheduler", "slurm", "--hosts", "a", "--nodes", "2"), "and 1 host named", id="nodes"),
         pytest.param(
             ("--scheduler", "slurm", "--nodes", "2", "--container-image", "x"), "on 2 hosts: MPI would", id="container"
         ),
@@ -558,6 +558,31 @@ def test_a_part_of_a_pod_asks_for_its_own_hosts(ipulaunch: Run) -> None:
     assert "#SBATCH --nodes=2\n" in ipulaunch(*part, "128", "--scheduler", "slurm", "--dry-run").out
     code, _, err = ipulaunch(*part, "64", "--scheduler", "kubernetes", "--container-image", "x", "--dry-run")
     assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        pytest.param("--pod 128 --nodes 1", "--nodes 1, and pod128 needs 2 hosts", id="pod"),
+        pytest.param("--ipus 128 --nodes 1", "--nodes 1, and 128 IPUs need 2 hosts", id="ipus"),
+        pytest.param("--pod 256 --ipus 128 --nodes 1", "--nodes 1, and 128 IPUs of pod256 need 2 hosts", id="part"),
+        pytest.param("--num-replicas 128 --nodes 1", "--nodes 1, and 128 IPUs need 2 hosts", id="replicas"),
+        pytest.param("--pod 256 --nodes 2", "--nodes 2, and pod256 needs 4 hosts", id="some"),
+    ],
+)
+def test_fewer_hosts_than_needed_are_refused(size: str, said: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("submit", "cosmoflow", *size.split(), "--scheduler", "slurm", "--dry-run")
+    assert (code, out) == (3, "")
+    assert err == f"error: {said}\nhint: use --nodes {said.split()[-2]} or leave it out\n"
+
+
+def test_as_many_hosts_as_needed_or_more_are_fine(ipulaunch: Run) -> None:
+    slurm = ("--scheduler", "slurm", "--dry-run", "--nodes")
+    for words, nodes in (("--pod 128", "2"), ("--pod 128", "4"), ("--pod 256 --ipus 64", "1")):
+        assert f"#SBATCH --nodes={nodes}\n" in ipulaunch("submit", "cosmoflow", *words.split(), *slurm, nodes).out
+    crowded = ("--pod", "64", "--host-layout", "1x16", "--num-instances", "64")  # too much for one host
+    assert ipulaunch("submit", "cosmoflow", *crowded, *slurm, "4").code == 0
+    assert ipulaunch(*POD, *CPUS, *slurm, "1").code == 0
 
 
 def test_a_job_on_ipus_has_one_pod(ipulaunch: Run, tmp_path: Path) -> None:
