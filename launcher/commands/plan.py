@@ -20,6 +20,7 @@ from ipulaunch.launcher.options import (
     settings_from,
     settings_options,
     where_options,
+    with_help,
 )
 from ipulaunch.launcher.picture import draw_plan, table
 from ipulaunch.launcher.planning import PROGRAM, plan_program, plan_workload
@@ -31,6 +32,10 @@ from ipulaunch.topology.solver import Solution
 from ipulaunch.topology.splits import suggest_splits as best_splits
 from ipulaunch.topology.table import columns, draw
 
+_HELP = {
+    "engine": "What starts the instances. Default: poprun.",
+    "hosts": "Hosts to plan for: a,b or host[0-3]. Default: as many as come with the IPUs.",
+}
 _WIDEST_TABLE = 200  # columns; PopRun's table of more replicas is longer than any terminal
 
 
@@ -97,6 +102,7 @@ def _plan_workload(workload: str) -> click.Command:
         planned = plan_workload(resolved, asked_from(values), engine, hosts_need_names=False)
         _print(planned.solution, planned.findings, explain, as_json)
 
+    with_help(plan, _HELP)
     return plan
 
 
@@ -111,6 +117,9 @@ def _plan_program(explain: bool, as_json: bool, **values: Any) -> None:
     asked = asked_from(values)
     solution = plan_program(asked, engine, settings, hosts_need_names=False)
     _print(solution, Findings(), explain, as_json)
+
+
+with_help(_plan_program, _HELP)
 
 
 def _print_suggestion(settings: Any, stages: int, by: str, as_json: bool) -> None:

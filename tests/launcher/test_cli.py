@@ -78,6 +78,9 @@ def test_help_of_a_workload_has_its_settings(workload: str, ipulaunch: Run) -> N
     [
         (("cosmoflow",), "poprun if the SDK is enabled", "this machine"),
         (("submit", "cosmoflow"), "poprun.", "as many as the plan needs"),
+        (("plan", "cosmoflow"), "poprun.", "as many as come with the IPUs"),
+        (("plan", "program"), "poprun.", "as many as come with the IPUs"),
+        (("run",), "poprun if the SDK is enabled", "this machine"),
         (("resume",), "that of the run", "those of the run"),
     ],
 )
