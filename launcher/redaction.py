@@ -60,10 +60,12 @@ def _redact_inside(word: str) -> str:
 
 def refuse_secret(text: str, what: str) -> None:
     """Refuse a text that shows a secret; one that a shell is to look up, as in `TOKEN=$(cat file)`, is not shown."""
-    if masked(text, secret_values(os.environ)) != text:
+    secrets = {name: secret_values({name: value}) for name, value in os.environ.items() if is_secret(name)}
+    shown = next((name for name, values in sorted(secrets.items()) if masked(text, values) != text), None)
+    if shown is not None:
         raise UsageError(
-            f"{what} would show the value of a secret of your environment",
-            hint="let the shell look it up there ($NAME), and forward it with --env NAME",
+            f"{what} would show the value of {shown}, a secret of your environment",
+            hint=f"let the shell look it up there (${shown}) and forward it with --env {shown}, or unset it",
         )
     for name, value in (*re.findall(_GIVEN, text), *re.findall(_OPTION, text)):
         if is_secret(name) and not value.startswith("$"):

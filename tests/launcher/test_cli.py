@@ -268,7 +268,7 @@ def test_value_of_a_secret_under_another_name_is_refused(ipulaunch: Run) -> None
     words = ("cosmoflow", "--pod", "16", "--env", "PLAIN=hunter2hunter2", "--dry-run")
     code, out, err = ipulaunch(*words, env={"HF_TOKEN": "hunter2hunter2"})
     assert (code, out) == (2, "")
-    assert "--env PLAIN=... would show the value of a secret" in err
+    assert "--env PLAIN=... would show the value of HF_TOKEN, a secret" in err
     assert "hunter2" not in err
 
 

@@ -136,5 +136,8 @@ def test_passwords_in_addresses_are_masked() -> None:
 def test_a_script_shows_no_value_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "hunter2hunter2")
     refuse_secret("wandb login $WANDB_API_KEY", "--setup")
-    with pytest.raises(UsageError, match="--setup would show the value of a secret of your environment"):
+    with pytest.raises(UsageError) as caught:
         refuse_secret("wandb login hunter2hunter2", "--setup")
+    assert caught.value.message == "--setup would show the value of WANDB_API_KEY, a secret of your environment"
+    assert "--env WANDB_API_KEY" in caught.value.hint
+    assert "hunter2" not in caught.value.hint
