@@ -184,12 +184,13 @@ def _combined(job: Optional[Submitted], said: Optional[JobState], records: JobSt
     if job is None:
         return records
     if said is None or said.word == UNKNOWN:
-        known = records.word in (DONE, FAILED, STOPPED)
-        return JobState(CANCELLED, f"at {job.cancelled}") if job.cancelled and not known else records
-    if said.word == FAILED and records.word == STOPPED:
-        return JobState(STOPPED, said.said, said.where)
+        return JobState(CANCELLED, f"at {job.cancelled}") if job.cancelled and records.word != DONE else records
     if said.word in ENDED and records.word in (RUNNING, DONE):  # taken up here with ipulaunch resume
         return records
+    if said.word in (FAILED, STOPPED) and job.cancelled:  # a job that is asked to end stops, with a checkpoint
+        return JobState(CANCELLED, said.said, said.where)
+    if said.word == FAILED and records.word == STOPPED:
+        return JobState(STOPPED, said.said, said.where)
     return said
 
 

@@ -125,6 +125,26 @@ def test_records_say_how_a_forgotten_job_ended(make_run: Any, scheduler: Any, st
     assert state_of("b") == "stopped"
 
 
+@pytest.mark.parametrize(
+    ("code", "records", "state"),
+    [
+        pytest.param("75", {"stopped_json": "01"}, "cancelled", id="stopped"),
+        pytest.param("7", {"error_json": "0"}, "cancelled", id="failed"),
+        pytest.param("271", {}, "cancelled", id="killed"),
+        pytest.param("0", {"done_json": "01"}, "done", id="done"),
+        pytest.param("75", {"done_json": "01"}, "done", id="resumed"),
+    ],
+)
+def test_a_cancelled_job_is_cancelled_however_it_ended(
+    code: str, records: Any, state: str, make_run: Any, scheduler: Any, state_of: Any
+) -> None:
+    make_run("a", inside="run", job={"scheduler": "pbs", "id": "7.p", "cancelled": "then"}, **records)
+    scheduler.says("qstat", f"Job Id: 7.p\n    job_state = F\n    Exit_status = {code}\n")
+    assert state_of("a") == state
+    scheduler.says("qstat", "")  # forgotten
+    assert state_of("a") == state
+
+
 def test_scheduler_that_is_not_here(make_run: Any, ipulaunch: Run, no_scheduler: None) -> None:
     make_run("a", inside="run", job={"scheduler": "slurm", "id": "12"}, done_json="01")
     code, out, err = ipulaunch("status", "a", "--json")
