@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
@@ -105,15 +106,25 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _expand(part: str, text: str) -> List[str]:
-    match = re.fullmatch(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)", part)
-    if not match:
-        if "[" in part:
-            raise UsageError(f"{part!r} in the host list {text!r} has more than one bracket")
-        return [part]
-    stem, ranges, tail = match.groups()
-    if len(stem) + len(tail) > _LONGEST_NAME:  # it would be repeated for every number
-        raise UsageError(f"a name of {len(stem) + len(tail)} characters is not that of a host")
-    hosts: List[str] = []
+    """The hosts of one part: every number of every bracket, the last ones counting fastest, as Slurm has it."""
+    stem, *rest = re.split(r"\[([^\[\]]*)\]", part)  # brackets and what follows them, in turn
+    brackets: List[List[str]] = []
+    tails, count = rest[1::2], 1
+    for ranges in rest[::2]:
+        brackets.append(_numbers(ranges, text))
+        count *= len(brackets[-1])
+        if count > _MOST_HOSTS:
+            raise UsageError(f"the host list {text!r} names more than {_MOST_HOSTS} hosts")
+    length = len(stem) + sum(map(len, tails)) + sum(len(numbers[0]) for numbers in brackets)
+    if count > 1 and length > _LONGEST_NAME:  # it would be repeated for every number
+        raise UsageError(f"a name of {length} characters is not that of a host")
+    chosen = itertools.product(*brackets)
+    return [stem + "".join(number + tail for number, tail in zip(numbers, tails)) for numbers in chosen]
+
+
+def _numbers(ranges: str, text: str) -> List[str]:
+    """The numbers in a bracket, with the zeros before them."""
+    found: List[str] = []
     for piece in ranges.split(","):
         numbers = re.fullmatch(r"\s*([0-9]{1,18})(?:-([0-9]{1,18}))?\s*", piece)
         if not numbers:
@@ -122,7 +133,7 @@ def _expand(part: str, text: str) -> List[str]:
         count = int(last) - int(first) + 1
         if count < 1 or count > _MOST_HOSTS:
             raise UsageError(f"{piece!r} in the host list {text!r} is not a range of 1 to {_MOST_HOSTS} hosts")
-        if len(hosts) + count > _MOST_HOSTS:
+        if len(found) + count > _MOST_HOSTS:
             raise UsageError(f"the host list {text!r} names more than {_MOST_HOSTS} hosts")
-        hosts.extend(f"{stem}{str(int(first) + step).zfill(len(first))}{tail}" for step in range(count))
-    return hosts
+        found.extend(str(int(first) + step).zfill(len(first)) for step in range(count))
+    return found
