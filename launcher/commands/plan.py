@@ -36,6 +36,8 @@ _HELP = {
     "engine": "What starts the instances. Default: poprun.",
     "hosts": "Hosts to plan for: a,b or host[0-3]. Default: as many as come with the IPUs.",
 }
+_SUGGEST = "--suggest-splits"
+_SPLIT_BY_DEFAULT = "imagenet"  # the workload of Graphcore's application
 _WIDEST_TABLE = 200  # columns; PopRun's table of more replicas is longer than any terminal
 
 
@@ -45,19 +47,26 @@ class Plans(NearMissGroup):
     def list_commands(self, ctx: click.Context) -> List[str]:
         return [*SUMMARIES, PROGRAM]
 
+    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        """Put the workload first, where it is named after --suggest-splits or not at all."""
+        if args and args[0].partition("=")[0] == _SUGGEST:
+            name = next((word for word in args if word in SUMMARIES), _SPLIT_BY_DEFAULT)
+            args = [name, *(word for word in args if word != name)]
+        return super().parse_args(ctx, args)
+
     def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
         if name in SUMMARIES:
             return _plan_workload(name)
         return _plan_program if name == PROGRAM else None
 
 
-def _name_it_first(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> None:
-    if value is not None and not ctx.resilient_parsing:
-        raise UsageError("--suggest-splits comes after a workload", hint=f"plan imagenet --suggest-splits {value}")
-
-
 @click.group("plan", cls=Plans, options_metavar="", subcommand_metavar="WORKLOAD [OPTIONS]")
-@click.option("--suggest-splits", hidden=True, expose_value=False, callback=_name_it_first, help="Of a workload.")
+@click.option(
+    _SUGGEST,
+    expose_value=False,
+    metavar="STAGES",
+    help=f"Propose pipeline splits. Of {_SPLIT_BY_DEFAULT}, unless a workload is named.",
+)
 def command() -> None:
     """Show the plan for a workload, or for a program of your own: ipulaunch plan cosmoflow --pod 16 --explain"""
 
@@ -74,7 +83,7 @@ def _plan_workload(workload: str) -> click.Command:
     @where_options
     @_output_options
     @click.option(
-        "--suggest-splits",
+        _SUGGEST,
         type=click.IntRange(2),
         metavar="STAGES",
         help="Propose pipeline splits for so many even stages, and stop.",

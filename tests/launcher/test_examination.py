@@ -352,6 +352,21 @@ def test_suggested_splits(ipulaunch: Run) -> None:
     assert ipulaunch("plan", "imagenet", "--pod", "16", *words).code == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        ("--suggest-splits 4", "imagenet --suggest-splits 4"),
+        ("--suggest-splits=4 --splits-by parameters", "imagenet --suggest-splits 4 --splits-by parameters"),
+        ("--suggest-splits 2 mnist --json", "mnist --suggest-splits 2 --json"),
+    ],
+)
+def test_splits_are_those_of_imagenet_unless_a_workload_is_named(words: str, whole: str, ipulaunch: Run) -> None:
+    outcome = ipulaunch("plan", *words.split())
+    assert (outcome.code, outcome) == (0, ipulaunch("plan", *whole.split()))
+    text = " ".join(ipulaunch("plan", "--help").out.split())
+    assert "--suggest-splits STAGES Propose pipeline splits. Of imagenet, unless a workload is named." in text
+
+
 def test_stages_can_be_even_in_other_costs(ipulaunch: Run) -> None:
     assert ipulaunch("plan", "imagenet", "--pod", "4", "--splits-by", "flops").code == 2
     words = ("plan", "imagenet", "--suggest-splits", "2", "--json", "--splits-by")
@@ -374,9 +389,10 @@ def test_json_of_suggested_splits(ipulaunch: Run) -> None:
     [
         ("plan mnist --suggest-splits 99", 6, "99 are asked for"),
         ("plan mnist --suggest-splits 1", 2, "--suggest-splits"),
-        ("plan --suggest-splits 4", 2, "plan imagenet --suggest-splits 4"),
+        ("plan --suggest-splits 1", 2, "--suggest-splits"),
+        ("plan --suggest-splits", 2, "--suggest-splits"),
     ],
-    ids=["too many", "too few", "of what"],
+    ids=["too many", "too few", "too few by default", "no number"],
 )
 def test_stages_that_cannot_be_suggested(words: str, code: int, said: str, ipulaunch: Run) -> None:
     result = ipulaunch(*words.split())
