@@ -81,7 +81,7 @@ class SettingsCommand(click.Command):
         name = error.option_name
         if name in _SAME:
             return click.UsageError(f"No such option {name!r} here: it is {_SAME[name]}.", ctx=error.ctx)
-        others = [other for other in SUMMARIES if name in _flags(other)]
+        others = [other for other in SUMMARIES if name in flags_of(other)]
         if not others:
             return error
         return click.UsageError(f"No such option {name!r} here; it is for {', '.join(others)}.", ctx=error.ctx)
@@ -102,7 +102,8 @@ class SettingsCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def _flags(workload: str) -> Set[str]:
+def flags_of(workload: str) -> Set[str]:
+    """The options that settings of a workload have."""
     return {flag for leaf in leaves(schema_of(workload)) for flag in leaf.about.get("flag", "").split("/")}
 
 

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, List
 
 import click
 
+from ipulaunch.configs.workloads import WORKLOADS
 from ipulaunch.launcher.commands.status import runs_dir
 from ipulaunch.launcher.options import asked_from, resume_options, with_help
+from ipulaunch.launcher.settings_command import flags_of
+
+_SETTINGS = ("--set", "--config", "--config-path")  # for settings of any workload
 
 
-@click.command("resume")
+class Resume(click.Command):
+    """Answers the option of a setting with how a run gets other settings."""
+
+    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            if name not in _SETTINGS and not any(name in flags_of(workload) for workload in WORKLOADS):
+                raise
+            why = f"No such option {name!r} here: a run continues with its own settings."
+            raise click.UsageError(f"{why} To change them: ipulaunch WORKLOAD --resume RUN {name} ...", ctx) from error
+
+
+@click.command("resume", cls=Resume)
 @click.argument("run")
 @runs_dir
 @resume_options

@@ -167,3 +167,19 @@ def test_other_instances_stay_on_the_hosts_of_the_run(
     run.plan.write_text(to_json(solve_for(4, 2, hosts=("a", "b")).plan))
     code, _, err = ipulaunch("resume", "run", "--engine", "poprun", "--num-instances", "4", "--host-layout", "1x4")
     assert (code, started[0].solution.plan.hosts) == (0, ("a", "b")), err
+
+
+@pytest.mark.parametrize("option", ["--num-epochs", "--no-validation", "--side", "--set", "--config"])
+def test_a_setting_is_answered_with_how_to_change_it(option: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("resume", "a", option, "3")
+    assert (code, out) == (2, "")
+    said = " ".join(err.split())
+    assert f"No such option '{option}' here: a run continues with its own settings." in said
+    assert f"To change them: ipulaunch WORKLOAD --resume RUN {option} ..." in said
+
+
+def test_other_options_are_answered_with_near_misses(ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("resume", "a", "--num-instance", "3")
+    assert code == 2
+    assert "--num-instances" in err
+    assert "settings" not in err
