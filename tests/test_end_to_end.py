@@ -153,7 +153,7 @@ def test_an_image_that_cannot_be_decoded_ends_the_job_with_its_place(tmp_path: P
     whole[5] = encode_example({"image/encoded": whole[5][span.start : span.stop - 100], "image/class/label": [1]})
     write_records(file, whole)
 
-    words = ["--pod", "4", "--num-instances", "2", "--oversubscribe", "--engine", "openmpi", "--model", "cifar_resnet8"]
+    words = ["--pod", "4", "--num-instances", "2", "--oversubscribe", "--engine", "openmpi", "--model", "mnist_cnn"]
     words += ["--micro-batch-size", "4", "--dataset-path", "images", "--no-augment", "--no-validation"]
     done = ipulaunch("imagenet", *words, "--run-dir", "run", cwd=tmp_path)
     assert done.returncode == 5, done.stderr
