@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 IGNORE = ctypes.c_void_p(1)  # SIG_IGN; Python's own signal() works in the main thread alone
-FOREVER_S = 60.0  # longer than any test waits, and still an end
+FOREVER_S = 600.0  # longer than any test waits, and still an end
+LOOK_INTERVAL_S = 0.1  # between two looks of instance 0 for a request to stop
 
 
 class Fault:
@@ -93,15 +94,24 @@ class Fault:
     def kill_launcher(self) -> None:
         os.kill(parent_of(os.getppid()), signal.SIGKILL)
 
+    def hold(self) -> None:
+        """Go on when somebody has asked the run to stop, and every instance will hear of it at its next look."""
+        deadline = time.monotonic() + FOREVER_S
+        while not (self.run / "stop").exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nobody has asked {self.run} to stop")
+            time.sleep(0.02)
+        time.sleep(LOOK_INTERVAL_S)
+
     def ask(self) -> None:
-        """Ask the launcher to stop, and give it the time to hear of it."""
+        """Ask the launcher to stop, and wait until it has heard of it."""
         os.kill(parent_of(os.getppid()), self.fields["number"])
-        time.sleep(1.0)
+        self.hold()
 
     def fill_and_ask(self) -> None:
         self.fill()
         os.kill(parent_of(os.getppid()), signal.SIGTERM)
-        time.sleep(1.0)
+        self.hold()
 
     def ask_and_be_deaf(self) -> None:
         os.kill(parent_of(os.getppid()), signal.SIGTERM)
