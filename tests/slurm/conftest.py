@@ -21,7 +21,7 @@ TOOLS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scont
 SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"])  # daemons; only root has it on its PATH
 _NOT_OURS = ("IPULAUNCH_", "_IPULAUNCH_", "SLURM_", "SBATCH_", "OMPI_", "POPDIST_", "POPLAR_", "OMP_NUM_THREADS")
 # Only 127.0.0.1 is listened on, and there is no accounting, as on many small clusters. Slurm believes in four cores
-# also where there are two.
+# also where there are two. It is patient: a busy machine neither loses a job nor ends or forgets it too early.
 CONFIGURATION = """\
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
@@ -42,7 +42,10 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 MpiDefault=none
 ReturnToService=2
-KillWait=60
+KillWait=300
+MessageTimeout=60
+BatchStartTimeout=120
+MinJobAge=3600
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
 SlurmdParameters=config_overrides
@@ -63,7 +66,8 @@ class Cluster:
     def start(self) -> None:
         controller_port, node_port = _free_ports(2)
         for name in ("munge", "state", "spool"):
-            (self.home / name).mkdir(mode=0o755)
+            (self.home / name).mkdir()
+            (self.home / name).chmod(0o755)  # whatever the umask is
         text = CONFIGURATION.format(
             host=self.host,
             controller_port=controller_port,
@@ -80,31 +84,39 @@ class Cluster:
             "munged", "--foreground", f"--key-file={munge}/key", f"--socket={munge}/socket",
             f"--pid-file={munge}/pid", f"--seed-file={munge}/seed", f"--log-file={munge}/log",
         )  # fmt: skip
-        wait_until(lambda: (munge / "socket").exists(), 20, self.explain)
+        wait_until(lambda: (munge / "socket").exists(), 60, self.explain)
         self._daemon("slurmctld", "-D", "-f", str(self.configuration))
         self._daemon("slurmd", "-D", "-f", str(self.configuration))
-        wait_until(lambda: self.ask("sinfo", "--noheader", "--format=%T").strip() == "idle", 60, self.explain)
+        wait_until(lambda: self.answer("sinfo", "--noheader", "--format=%T").strip() == "idle", 120, self.explain)
 
     def stop(self) -> None:
         """End the jobs, then the daemons, each by its id; whatever was started is gone."""
         try:
             self.ask("scancel", "--signal=KILL", "--full", "--state=RUNNING", f"--user={os.geteuid()}")
             self.ask("scancel", f"--user={os.geteuid()}")
-            wait_until(lambda: not self.processes() and self.has_left_the_node("*"), 60, self.explain)
+            wait_until(lambda: not self.processes() and self.has_left_the_node("*"), 120, self.explain)
         finally:
             for daemon in reversed(self.daemons):
                 daemon.terminate()
                 try:
-                    daemon.wait(20)
+                    daemon.wait(60)
                 except subprocess.TimeoutExpired:
                     daemon.kill()
                     daemon.wait()
 
     def ask(self, *argv: str) -> str:
         """What a command of this cluster prints."""
-        done = subprocess.run(argv, env=self.environ, capture_output=True, text=True, timeout=120, check=False)
+        done = self._run(*argv)
         assert done.returncode == 0, f"{argv} ended with {done.returncode}: {done.stderr}"
         return done.stdout
+
+    def answer(self, *argv: str) -> str:
+        """The same, or nothing while the cluster does not answer: it may not be up yet, or busy."""
+        done = self._run(*argv)
+        return "" if done.returncode else done.stdout
+
+    def _run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, env=self.environ, capture_output=True, text=True, timeout=300, check=False)
 
     @property
     def environ(self) -> Dict[str, str]:
@@ -177,7 +189,7 @@ def make_cluster() -> Iterator[Callable[[str], Any]]:
             if tracking not in clusters:
                 # Not below pytest's own directory: the path of a socket has 107 letters at most.
                 home = Path(tempfile.mkdtemp(prefix="slurm-"))
-                stack.callback(shutil.rmtree, home)
+                stack.callback(shutil.rmtree, home, ignore_errors=True)  # Slurm may still be at it
                 home.chmod(0o755)  # munge refuses a socket that not everybody can reach
                 clusters[tracking] = Cluster(home, tracking)
                 stack.callback(clusters[tracking].stop)

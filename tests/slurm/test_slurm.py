@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, Sequence
 
 import numpy as np
 import pytest
@@ -16,9 +16,10 @@ import pytest
 pytestmark = pytest.mark.slurm
 
 BIN = Path(sys.executable).parent
-UPDATES = 3000  # of two milliseconds
+SITE = Path(__file__).parents[1] / "faults" / "site"
+UPDATES = 600  # of two milliseconds
 JOB = ["cosmoflow", "--pod", "4", "--engine", "openmpi", "--scheduler", "slurm", "--requeue"]
-JOB += ["--num-epochs", str(UPDATES // 6), "--logs-per-epoch", "1/50", "--ckpts-per-epoch", "1/250"]
+JOB += ["--num-epochs", str(UPDATES // 6), "--logs-per-epoch", "1/50", "--ckpts-per-epoch", "1/50"]
 # The instances spin while they wait for each other: on two cores, Slurm and the test must come first.
 JOB += ["--setup", f"PATH={shlex.quote(str(BIN))}:$PATH", "--setup", "renice -n 5 $$"]
 JOB += [
@@ -40,10 +41,21 @@ class Jobs:
     def ipulaunch(self, *words: str) -> str:
         return self.cluster.ask(str(BIN / "ipulaunch"), *words)
 
-    def submit(self) -> Job:
+    def submit(self, *options: str) -> Job:
         run = self.home / "run"
-        number = self.ipulaunch("submit", *JOB, "--run-dir", str(run)).strip()
+        number = self.ipulaunch("submit", *JOB, *options, "--run-dir", str(run)).strip()
         return Job(self, run, number)
+
+    def submit_held(self) -> Job:
+        """Its training is under way, and does not go on before it is asked to stop; started again, it does."""
+        held = self.home / "held"
+        fault = {"instance": 1, "at": "step", "count": 100, "do": "hold", "record": str(held)}
+        faults = json.dumps([{**fault, "run": str(self.home / "run" / "run")}])
+        setup = f"export PYTHONPATH={shlex.quote(str(SITE))} FAULTS={shlex.quote(faults)}"
+        job = self.submit("--setup", setup)
+        job.wait_for(held.exists)
+        assert job.slurm_state == "RUNNING"
+        return job
 
 
 class Job:
@@ -59,29 +71,24 @@ class Job:
     @property
     def shown(self) -> Dict[str, str]:
         """What Slurm says: JobState=COMPLETED and so on."""
-        words = self.jobs.cluster.ask("scontrol", "show", "job", "--oneliner", self.number).split()
+        words = self.jobs.cluster.answer("scontrol", "show", "job", "--oneliner", self.number).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
+
+    @property
+    def slurm_state(self) -> str:
+        """Nothing while Slurm does not answer."""
+        return self.shown.get("JobState", "")
 
     @property
     def log(self) -> str:
         path = self.run / "scheduler.log"
         return path.read_text() if path.exists() else ""
 
-    def events(self) -> List[Dict[str, Any]]:
-        path = self.run / "run" / "instance-000" / "events.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
-
-    def wait_for(self, holds: Callable[[], bool], seconds: float = 300) -> None:
+    def wait_for(self, holds: Callable[[], bool], seconds: float = 600) -> None:
         self.jobs.wait(holds, seconds, lambda: f"{self.shown}\n{self.log}\n{self.jobs.cluster.explain()}")
 
-    def wait_for_updates(self) -> None:
-        """Until the training is under way; it has seconds left."""
-        self.wait_for(lambda: any(event["event"] == "update" and event["update"] >= 100 for event in self.events()))
-        assert self.shown["JobState"] == "RUNNING"
-
     def wait_for_end(self) -> None:
-        self.wait_for(lambda: self.shown["JobState"] in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"))
+        self.wait_for(lambda: self.slurm_state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"))
 
     def state(self) -> Dict[str, Any]:
         """The bits of the last checkpoint: weights and optimizer."""
@@ -104,7 +111,7 @@ def undisturbed(
 
 
 def test_a_job_runs_to_its_end(undisturbed: Job) -> None:
-    assert undisturbed.shown["JobState"] == "COMPLETED", undisturbed.log
+    assert undisturbed.slurm_state == "COMPLETED", undisturbed.log
     assert undisturbed.shown["ExitCode"] == "0:0"
     status = undisturbed.status
     assert (status["state"], status["update"], status["total"]) == ("done", UPDATES, UPDATES)
@@ -133,12 +140,11 @@ def test_a_job_runs_to_its_end(undisturbed: Job) -> None:
 def test_a_job_that_was_put_back_ends_with_the_weights_of_an_undisturbed_one(
     tracking: str, how: Sequence[str], jobs: Callable[[str], Jobs], undisturbed: Job
 ) -> None:
-    job = jobs(tracking).submit()
-    job.wait_for_updates()
+    job = jobs(tracking).submit_held()
     job.jobs.cluster.ask(*how, job.number)
-    job.wait_for(lambda: job.shown["JobState"] != "RUNNING")
-    job.wait_for(lambda: job.shown["JobState"] != "COMPLETING")
-    assert job.shown["JobState"] == "PENDING", job.log
+    job.wait_for(lambda: job.slurm_state not in ("", "RUNNING", "COMPLETING"))
+    assert job.slurm_state == "PENDING", job.log
+    job.wait_for(lambda: job.jobs.cluster.has_left_the_node(job.number))
     assert "stopped on request after update" in job.log, job.log
     assert job.status["state"] == "waiting"
     assert job.jobs.cluster.processes(job.number) == []
@@ -146,10 +152,9 @@ def test_a_job_that_was_put_back_ends_with_the_weights_of_an_undisturbed_one(
     # Slurm holds it back for two minutes, so that the end of the first attempt is not taken for that of the second.
     # In the second in which the first was ended it would not start at all: Slurm 22.05 compares the ages of
     # credentials in whole seconds, and takes the new one for the one it has just revoked.
-    job.wait_for(lambda: job.jobs.cluster.has_left_the_node(job.number))
     job.jobs.cluster.ask("scontrol", "update", f"JobId={job.number}", "StartTime=now+2")
     job.wait_for_end()
-    assert job.shown["JobState"] == "COMPLETED", f"{job.log}\n{job.jobs.cluster.explain()}"
+    assert job.slurm_state == "COMPLETED", f"{job.log}\n{job.jobs.cluster.explain()}"
     assert "resumed after update" in job.log
     status = job.status
     assert (status["state"], status["update"]) == ("done", UPDATES)
@@ -162,17 +167,17 @@ def test_a_job_that_was_put_back_ends_with_the_weights_of_an_undisturbed_one(
 
 @pytest.mark.parametrize("tracking", TRACKINGS)
 def test_a_cancelled_job_leaves_nothing(tracking: str, jobs: Callable[[str], Jobs]) -> None:
-    job = jobs(tracking).submit()
-    job.wait_for_updates()
+    job = jobs(tracking).submit_held()
     living = job.jobs.cluster.processes(job.number)
     assert len(living) >= 5  # the script, ipulaunch, mpirun and two instances
     assert f"cancelled slurm job {job.number}" in job.jobs.ipulaunch("cancel", str(job.run))
-    job.wait_for(lambda: job.number not in job.jobs.cluster.ask("squeue", "--noheader", "--format=%i").split())
+    job.wait_for(lambda: job.slurm_state not in ("", "RUNNING", "COMPLETING"))
+    job.wait_for(lambda: job.jobs.cluster.has_left_the_node(job.number))
     assert job.jobs.cluster.processes(job.number) == []
     assert [pid for pid in living if Path("/proc", str(pid)).exists()] == []
     assert job.status["state"] == "cancelled"
     # It is not put back, and what it had done is kept.
-    assert job.shown["JobState"] == "CANCELLED"
+    assert job.slurm_state == "CANCELLED"
     assert list((job.run / "run" / "checkpoints").glob("update-*")), job.log
     refused = subprocess.run(
         [str(BIN / "ipulaunch"), "cancel", str(job.run)], env=job.jobs.cluster.environ, capture_output=True, text=True,
