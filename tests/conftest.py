@@ -6,8 +6,18 @@ from typing import Callable
 
 import pytest
 
+from ipulaunch.configs.secrets import is_secret
 from ipulaunch.topology import Batch
 from ipulaunch.workers.threads import use_keras_2
+
+# Tests may run within a job of a cluster, or one that has secrets; neither is theirs, nor are a user's own settings.
+_NOT_OURS = (
+    *("SLURM_", "SBATCH_", "PBS_", "OMPI_", "PMIX_", "PRTE_", "POPDIST_", "POPLAR_", "IPUOF_"),
+    *("IPULAUNCH_", "_IPULAUNCH_"),
+)
+for _name in [name for name in os.environ if name.startswith(_NOT_OURS) or is_secret(name)]:
+    del os.environ[_name]
+os.environ.update(TERM="xterm", COLUMNS="80")
 
 # Before any test imports TensorFlow, as the entry point of a worker does.
 use_keras_2(os.environ)
