@@ -4,9 +4,11 @@ import io
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -262,7 +264,8 @@ def test_progress_is_a_line_every_five_seconds(monkeypatch: pytest.MonkeyPatch) 
     assert stream.getvalue() == "5/12 files\n10/12 files\n"
 
 
-def test_a_terminal_gets_a_bar() -> None:
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     leader, follower = pty.openpty()
     with os.fdopen(follower, "w") as stream:
         progress = make_progress(stream)
@@ -272,6 +275,7 @@ def test_a_terminal_gets_a_bar() -> None:
             progress.show("files", 12, 12)
         drawn = b""
         while b"12/12" not in drawn:
+            assert select.select([leader], [], [], 60)[0], drawn
             drawn += os.read(leader, 65536)
     os.close(leader)
     assert type(make_progress(io.StringIO())) is PlainProgress
@@ -290,7 +294,7 @@ def test_ctrl_c_ends_the_task(
 
     monkeypatch.setattr(PlainProgress, "show", interrupted)
     assert ipulaunch("data", "index", "d").code == 130
-    assert lifeline.has_ended(10)
+    assert lifeline.has_ended(60)
 
 
 def real(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -322,7 +326,8 @@ def test_ctrl_c_leaves_nothing_half_written(own_environment: Dict[str, str], tmp
         making: List[Path] = []
         while not making:  # the set grows in there
             assert process.poll() is None
+            time.sleep(0.01)
             making = list((tmp_path / "set").glob(".making/train/*"))
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(120) == 130
     assert not (tmp_path / "set").exists()
