@@ -111,6 +111,7 @@ class Supervisor:
             self._note_segments()
             process.kill()
             process.wait()
+        _require(run)  # instances notice it too, and may have ended the engine first
 
     def _tidy(self, engine: int, now: float) -> None:
         """End what outlives the instance that started it: the engine would wait for it."""

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import pytest
 
-from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.configs.errors import JobError, NotReadyError
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.launcher import processes, stop_signals, supervision
 from ipulaunch.launcher.command import Command
@@ -141,6 +141,16 @@ def test_deaf_engine_is_killed_after_the_grace_time(trial: Trial, lifeline: Any)
     assert trial.run("deaf") == -signal.SIGKILL
     assert lifeline.has_ended()
     assert supervision.GRACE_S <= trial.seconds < LONGEST_S
+
+
+def test_a_run_directory_that_goes_with_the_engine_is_told(
+    trial: Trial, run_directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody looks in between: the instances have noticed it as well, and ended the engine."""
+    monkeypatch.setattr(supervision, "LOOK_INTERVAL_S", 60.0)
+    words = (sys.executable, "-ISc", "import shutil, sys; shutil.rmtree(sys.argv[1])", str(run_directory.path))
+    with pytest.raises(JobError, match="has gone while the run went on"):
+        trial.supervisor.run(Command(words), os.environ, trial.make_logs(None))
 
 
 def test_second_signal_ends_at_once(trial: Trial, lifeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
