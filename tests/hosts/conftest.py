@@ -61,7 +61,7 @@ class Host:
                 preexec_fn=die_with_parent,
             )  # fmt: skip
         children = Path(f"/proc/{self.outer.pid}/task/{self.outer.pid}/children")
-        network.wait(lambda: bool(children.read_text().split()), 10)
+        network.wait(lambda: bool(children.read_text().split()), 60)
         self.first = int(children.read_text())
 
     def start(self, *words: str, directory: Path) -> subprocess.Popen[str]:
@@ -72,7 +72,7 @@ class Host:
             command, env=self.network.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def run(self, *words: str, directory: Path = Path("/"), seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, directory: Path = Path("/"), seconds: float = 300) -> subprocess.CompletedProcess[str]:
         """Run a command there to its end."""
         process = self.start(*words, directory=directory)
         try:
@@ -102,7 +102,7 @@ class Host:
     def switch_off(self) -> None:
         """Without any warning."""
         os.kill(self.first, signal.SIGKILL)  # the kernel lets it go when all others of its tree are gone
-        self.outer.wait(20)
+        self.outer.wait(60)
 
 
 class Network:
@@ -138,7 +138,7 @@ class Network:
     def switch_on(self, name: str) -> None:
         host = self.hosts[name] = Host(self, name)
         login = self.hosts["login"]
-        self.wait(lambda: host.run("hostname").stdout.strip() == name, 10)
+        self.wait(lambda: host.run("hostname").stdout.strip() == name, 60)
         if host is login:
             card = "switch"
             host.ask("ip", "link", "add", card, "type", "bridge")
@@ -153,7 +153,7 @@ class Network:
             login.ask("ip", "link", "set", port, "master", "switch", "up")
         host.ask("ip", "address", "add", f"{host.address}/24", "dev", card)
         host.ask("ip", "link", "set", card, "up")
-        self.wait(lambda: self.reaches(name), 20)
+        self.wait(lambda: self.reaches(name), 60)
 
     def reaches(self, name: str) -> bool:
         words = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=1", name, "true"]
@@ -165,7 +165,7 @@ class Network:
 
     def mend(self, name: str) -> None:
         self.hosts["login"].ask("ip", "link", "set", f"port-{name}", "up")
-        self.wait(lambda: self.reaches(name), 20)
+        self.wait(lambda: self.reaches(name), 60)
 
     def wait(self, holds: Callable[[], bool], seconds: float) -> None:
         """Wait for something that another process brings about."""

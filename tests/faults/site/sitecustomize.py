@@ -95,11 +95,15 @@ class Fault:
         os.kill(parent_of(os.getppid()), signal.SIGKILL)
 
     def hold(self) -> None:
-        """Go on when somebody has asked the run to stop, and every instance will hear of it at its next look."""
+        """Go on when somebody has asked the run to stop, and every instance will hear of it at its next look.
+
+        Or when there is another file, if one is named.
+        """
+        awaited = Path(self.fields.get("until", self.run / "stop"))
         deadline = time.monotonic() + FOREVER_S
-        while not (self.run / "stop").exists():
+        while not awaited.exists():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"nobody has asked {self.run} to stop")
+                raise TimeoutError(f"there is no {awaited}")
             time.sleep(0.02)
         time.sleep(LOOK_INTERVAL_S)
 
