@@ -20,7 +20,7 @@ from ipulaunch.launcher.stop_signals import StopSignals
 LOOK_INTERVAL_S = 0.1
 GRACE_S = 2.0  # between asking mpirun to end its instances and ending everything ourselves
 TIDY_INTERVAL_S = 1.0  # between looks for what instances have left behind; what is found twice is ended
-WAKE_S = 1.0  # for instances that were stopped to dump their stacks, which they do as soon as they go on
+WAKE_S = 3.0  # for instances that were stopped to dump their stacks as soon as they go on, and for these to get here
 
 
 def end_at_once(number: int) -> float:
