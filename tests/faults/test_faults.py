@@ -17,6 +17,7 @@ pytestmark = pytest.mark.mpi
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
 in_every_round = pytest.mark.parametrize("round_number", range(1, ROUNDS + 1), ids=lambda number: f"round-{number}")
+SOON_S = 30.0 if ROUNDS == 1 else 10.0  # on a machine that may be busy, or on one that measures the table
 MOST_LINES = 24  # of a verdict: one screen
 IN_EPOCH = {"at": "step", "count": 75}  # in the 13th epoch, after the checkpoint of update 60
 IN_CHECKPOINT = {"at": "checkpoint", "count": 2}  # of update 120, on instance 0, which writes it
@@ -32,7 +33,7 @@ class Row:
     faults: Tuple[Dict[str, Any], ...]
     code: int = 7
     newest: Optional[int] = 60  # the update of the checkpoint that is there at least
-    within_s: float = 10.0
+    within_s: float = SOON_S
     instances: int = 2
     options: Tuple[str, ...] = ()
     always: bool = True  # or with `make faults` alone, where a neighbour says nearly the same
@@ -91,7 +92,7 @@ ROWS = (
         " started again, it continues from the checkpoint of update 60",
         ({"instance": 1, "do": "ask_and_be_deaf", **IN_EPOCH},),
         code=75,
-        within_s=12.0,
+        within_s=SOON_S + 2,
         options=("--grace", "2"),
         always=False,
     ),
@@ -139,14 +140,14 @@ def test_row(row: Row, round_number: int, trial: Any, undisturbed: Any, noted: A
 def test_hang(
     when: str, fault: Dict[str, Any], newest: Optional[int], round_number: int, trial: Any, undisturbed: Any, noted: Any
 ) -> None:
-    # Longer than any import and compilation takes on a busy machine, in which nothing is recorded either.
-    stall_timeout_s = 20
+    # Longer than import and compilation take, in which nothing is recorded either; on a busy machine that is much.
+    stall_timeout_s = 60 if ROUNDS == 1 else 20
     faults = [{"instance": 1, "do": "stop", **fault}]
     outcome = trial.disturbed("--stall-timeout", str(stall_timeout_s), faults=faults)
     # mpi4py starts MPI with Python's lock held: an instance that waits there for another shows no life either.
     who = "(localhost:0, )?localhost:1" if newest is None else "localhost:1"
     says = f"no progress for {stall_timeout_s} s: {who} stopped showing signs of life"
-    assert_one_screen(outcome, trial, 7, says, stall_timeout_s + 10)
+    assert_one_screen(outcome, trial, 7, says, stall_timeout_s + SOON_S)
     for instance in (0, 1):
         log = (trial.run / f"instance-00{instance}" / "log.txt").read_text()
         assert "most recent call first" in log, log
@@ -164,7 +165,7 @@ def test_damaged_data(round_number: int, trial: Any, undisturbed: Any, noted: An
     faults = [{"instance": 1, "do": "damage", "file": str(trial.volumes / file), **IN_EPOCH}]
     outcome = trial.disturbed(faults=faults)
     says = rf"localhost:[01] failed first: DataError: \S+{file}, record 0 at byte \d+: the data has the wrong checksum"
-    assert_one_screen(outcome, trial, 5, says, 10.0)
+    assert_one_screen(outcome, trial, 5, says, SOON_S)
     trial.assert_checkpoints_are_whole(60)
     shutil.copy(good / file, trial.volumes / file)
     trial.resume()
@@ -193,7 +194,7 @@ def test_full_disk(
         "localhost:0 failed first: JobError: no space left for the checkpoint of update 120: it needs 0.00[1-9] MiB,"
         rf" the disk of {place} has 0.0[0-9]+ of 0.500 MiB free"
     )
-    assert_one_screen(outcome, trial, 7, says, 10.0)
+    assert_one_screen(outcome, trial, 7, says, SOON_S)
     trial.assert_checkpoints_are_whole(60)
     small_disk("16m")
     trial.resume()
@@ -213,7 +214,7 @@ def test_full_disk_at_the_checkpoint_on_request(
     says = (
         r"localhost:0 failed first: JobError: no space left for the checkpoint of update 7\d: it needs 0.00[1-9] MiB,"
     )
-    assert_one_screen(outcome, trial, 7, says, 10.0)
+    assert_one_screen(outcome, trial, 7, says, SOON_S)
     assert "restart 1 of 1" not in outcome.said  # nobody starts what was asked to stop
     trial.assert_checkpoints_are_whole(60)
     small_disk("16m")
@@ -228,7 +229,7 @@ def test_asked_to_stop_in_the_last_validation(round_number: int, trial: Any, und
     outcome = trial.disturbed(faults=faults)
     assert outcome.code == 0 and "done in" in outcome.said, outcome.said
     assert outcome.line("resume: ") is None
-    assert outcome.seconds < 10.0
+    assert outcome.seconds < SOON_S
     trial.assert_same_end(undisturbed)
     noted("asked to stop in the last validation", outcome, False)
 
@@ -240,14 +241,14 @@ def test_run_directory_removed(round_number: int, trial: Any, noted: Any) -> Non
     assert f"the run directory {trial.run} has gone while the run went on: every instance was ended" in outcome.said
     assert "Traceback" not in outcome.said
     assert not trial.run.exists()
-    assert outcome.seconds < 10.0
+    assert outcome.seconds < SOON_S
     noted("run directory removed", outcome, False)
 
 
 @in_every_round
 def test_launcher_killed(round_number: int, trial: Any, undisturbed: Any, noted: Any) -> None:
     faults = [{"instance": 1, "do": "kill_launcher", **IN_EPOCH}]
-    outcome = trial.disturbed(faults=faults, ends_within_s=10.0)
+    outcome = trial.disturbed(faults=faults, ends_within_s=SOON_S)
     assert outcome.code == -signal.SIGKILL
     trial.assert_checkpoints_are_whole(60)
     trial.resume()
