@@ -160,6 +160,7 @@ def ask_host(host: str, shared: Shared, world: World, timeout_s: float) -> List[
     """One host: reachable without a password, the same Python, version, directories and time."""
     case = shared.case
     words = [case.python, "-", shared.marker, shared.directory, shared.data]
+    asked = world.clock()
     said = world.run([*_SSH, host, " ".join(map(shlex.quote, words))], timeout_s, _QUESTION)
     now = world.clock()
     group = GROUP + host
@@ -180,7 +181,7 @@ def ask_host(host: str, shared: Shared, world: World, timeout_s: float) -> List[
         _version(group, case, str(answer.get("version", ""))),
         _directory(group, shared, answer),
         *_data(group, shared, answer),
-        _clock(group, answer, now),
+        _clock(group, answer, asked, now),
     ]
 
 
@@ -234,17 +235,18 @@ def _data(group: str, shared: Shared, answer: Dict[str, Any]) -> List[Check]:
     return [Check(group, "data", OK, shared.data)]
 
 
-def _clock(group: str, answer: Dict[str, Any], now: float) -> Check:
+def _clock(group: str, answer: Dict[str, Any], asked: float, now: float) -> Check:
+    """Their time was told at some moment between the question and its answer, which may be seconds apart."""
     theirs = answer.get("time")
     if not isinstance(theirs, (int, float)):
         return Check(group, "clock", WARNING, "it does not say the time", "see date on both hosts")
-    apart = theirs - now
+    apart = theirs - min(max(theirs, asked), now)
     if abs(apart) > _CLOCK_S:
         found = (
             f"{abs(apart):.1f} s {'ahead' if apart > 0 else 'behind'}: the wrong failure may be reported as the first"
         )
         return Check(group, "clock", WARNING, found, "keep the clocks set with chrony or ntp")
-    return Check(group, "clock", OK, f"within {_CLOCK_S:.0f} s of this one")
+    return Check(group, "clock", OK, f"within {_CLOCK_S + max(0.0, now - asked):.0f} s of this one")
 
 
 @contextlib.contextmanager

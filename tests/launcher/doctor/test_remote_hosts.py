@@ -65,6 +65,25 @@ def test_one_host(
     assert check.stops == (("poprun", "openmpi") if state == "missing" else ())
 
 
+@pytest.mark.parametrize(
+    ("time", "state", "found"),
+    [
+        (999.5, "ok", "within 9 s"),
+        (1004.0, "ok", "within 9 s"),
+        (1008.9, "ok", "within 9 s"),
+        (998.0, "warning", "2.0 s behind"),
+        (1010.0, "warning", "2.0 s ahead"),
+    ],
+)
+def test_a_host_that_answers_slowly_is_not_taken_for_one_with_a_wrong_clock(
+    time: float, state: str, found: str, make_world: Callable[..., World]
+) -> None:
+    times = iter([1000.0, 1008.0])
+    world = make_world(says={"ssh": answered(time=time)}, clock=lambda: next(times))
+    check = {check.name: check for check in ask_host("h", SHARED, world, 20)}["clock"]
+    assert (check.state, found in check.found) == (state, True), check
+
+
 def test_ssh_is_never_allowed_to_ask(make_world: Callable[..., World]) -> None:
     calls: List[List[str]] = []
     ask_host("h", SHARED._replace(data="/a b"), make_world(says={"ssh": answered()}, calls=calls), 5)
@@ -104,7 +123,7 @@ def test_hosts_are_asked_side_by_side(make_world: Callable[..., World], tmp_path
     meeting = threading.Barrier(3)
 
     def run(argv: Sequence[str], timeout_s: float, text: str = "") -> Output:
-        meeting.wait(10)  # all three are there at the same time, or it breaks
+        meeting.wait(60)  # all three are there at the same time, or it breaks
         return answered()
 
     world = make_world(says={"ssh": answered()}, run=run)
@@ -155,7 +174,7 @@ def test_hosts_that_are_really_asked(real_world: World, tmp_path: Path) -> None:
         "locked": {"ssh": "missing"},
         "bare": {"ssh": "ok", "Python": "missing"},
     }
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     assert not list(tmp_path.glob(".ipulaunch-doctor-*"))
 
 
