@@ -37,7 +37,7 @@ seen = {name: name in os.environ for name in ("MY_API_TOKEN", "WANDB_API_KEY", "
 place = pathlib.Path(sys.argv[1])
 (place / os.environ["POPDIST_LOCAL_INSTANCE_INDEX"]).write_text(json.dumps(seen))
 print("the token is", os.environ["MY_API_TOKEN"], flush=True)
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 300
 while len(list(place.iterdir())) < 2 and time.monotonic() < deadline:  # the first to fail ends the others
     time.sleep(0.01)
 raise RuntimeError("refused: " + os.environ["MY_API_TOKEN"])
@@ -49,13 +49,15 @@ class Canaries:
 
     def __init__(self) -> None:
         names = ("MY_API_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "DB_PASSWORD")
-        self.variables = {name: f"canary-{uuid.uuid4().hex}" for name in names}
+        beginning = f"canary-{uuid.uuid4().hex[:8]}-"  # others may look for theirs at the same time
+        self.mark = beginning.encode()
+        self.variables = {name: beginning + uuid.uuid4().hex for name in names}
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("IPULAUNCH_", "POPDIST_"))}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         self.environ: Dict[str, str] = {**kept, **self.variables, "PATH": path, "LIBRARY": "x"}
 
     def seen_in(self, data: bytes) -> bool:
-        return b"canary-" in data
+        return self.mark in data
 
     def files(self, place: Path) -> List[str]:
         """The files that hold one."""
@@ -87,7 +89,7 @@ class Canaries:
         """Runs a command under the most open umask; fails if a secret is in its output or in any arguments."""
         with self.arguments() as found:
             done = subprocess.run(
-                list(words), cwd=cwd, env={**self.environ, **more}, capture_output=True, timeout=240, check=False,
+                list(words), cwd=cwd, env={**self.environ, **more}, capture_output=True, timeout=600, check=False,
                 preexec_fn=lambda: (os.umask(0), None)[1],
             )  # fmt: skip
         assert not self.seen_in(done.stdout) and not self.seen_in(done.stderr), done.stderr

@@ -155,11 +155,11 @@ def test_a_check_that_hangs_does_not_hold_up_the_others(make_world: Callable[...
     end = threading.Event()
 
     def hangs(case: Case, world: World) -> List[Check]:
-        end.wait(60)
+        end.wait(600)
         return []
 
     good = Check("g", "good", "ok", "fine")
-    found = carry_out([("g", "slow", hangs), ("g", "good", lambda case, world: [good])], Case(), make_world(), 0.2)
+    found = carry_out([("g", "slow", hangs), ("g", "good", lambda case, world: [good])], Case(), make_world(), 2.0)
     end.set()
     assert [(check.name, check.state) for check in found] == [("slow", "warning"), ("good", "ok")]
     assert "no answer within" in found[0].found
@@ -178,24 +178,24 @@ def test_an_empty_machine_is_diagnosed_without_an_error(make_world: Callable[...
     [
         pytest.param(["-c", "print('x')"], 0, "", id="ends"),
         pytest.param(["-c", "import sys; sys.exit(3)"], 3, "", id="fails"),
-        pytest.param(["-c", "import time; time.sleep(60)"], None, "no answer within", id="hangs"),
+        pytest.param(["-c", "import time; time.sleep(300)"], None, "no answer within", id="hangs"),
         pytest.param(["-c", "x\0y"], None, "does not start", id="zero-byte"),
     ],
 )
 def test_a_command_has_a_limit(words: List[str], code: Any, err: str) -> None:
     started = time.monotonic()
-    output = worlds._run([sys.executable, "-S", *words], 0.5 if "sleep" in words[1] else 30)
+    output = worlds._run([sys.executable, "-S", *words], 0.5 if "sleep" in words[1] else 100)
     assert (output.code, err in output.err) == (code, True)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 100
 
 
 def test_a_command_that_leaves_something_behind_does_not_hold_us_up() -> None:
     code = (
-        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(20)']); print('here')"
+        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(90)']); print('here')"
     )
     started = time.monotonic()
-    assert worlds._run([sys.executable, "-S", "-c", code], 20).out == "here\n"
-    assert time.monotonic() - started < 15
+    assert worlds._run([sys.executable, "-S", "-c", code], 90).out == "here\n"
+    assert time.monotonic() - started < 60
 
 
 def test_a_program_that_is_not_there() -> None:

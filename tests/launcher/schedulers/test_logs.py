@@ -5,9 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import pytest
 
@@ -77,11 +76,27 @@ def test_logs_that_kubectl_refuses(
     assert f"error: {message}" in result.err
 
 
-def test_logs_are_followed_until_the_run_ends(make_run: Any, ipulaunch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = make_run("a", heartbeat="01")
+@pytest.fixture()
+def after_the_first_look(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Lets something happen to logs that are followed, as soon as they have been looked at once."""
     monkeypatch.setattr(logs, "STATE_INTERVAL_S", 0.05)
     monkeypatch.setattr(logs, "LOOK_INTERVAL_S", 0.01)
-    run = RunDirectory(path)
+
+    def happens(what: Callable[[], None]) -> None:
+        look, left = Logs.look, [what]
+
+        def looked(self: Logs, paths: Dict[str, Path]) -> Iterator[Tuple[str, str]]:
+            yield from look(self, paths)
+            if left:
+                left.pop()()
+
+        monkeypatch.setattr(Logs, "look", looked)
+
+    return happens
+
+
+def test_logs_are_followed_until_the_run_ends(make_run: Any, ipulaunch: Run, after_the_first_look: Any) -> None:
+    run = RunDirectory(make_run("a", heartbeat="01"))
 
     def end() -> None:
         with run.log(0).open("a") as file:
@@ -89,20 +104,13 @@ def test_logs_are_followed_until_the_run_ends(make_run: Any, ipulaunch: Run, mon
         for index in range(2):
             run.done(index).touch()
 
-    timer = threading.Timer(0.2, end)
-    timer.start()
+    after_the_first_look(end)
     out = ipulaunch("logs", "a", "-f", "--instance", "0").out
-    timer.join()
     assert out == "first line of 0\nlast of 0, and more\n"
 
 
-def test_logs_are_followed_into_the_next_attempt(
-    make_run: Any, ipulaunch: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = make_run("a", heartbeat="01")
-    monkeypatch.setattr(logs, "STATE_INTERVAL_S", 0.05)
-    monkeypatch.setattr(logs, "LOOK_INTERVAL_S", 0.01)
-    run = RunDirectory(path)
+def test_logs_are_followed_into_the_next_attempt(make_run: Any, ipulaunch: Run, after_the_first_look: Any) -> None:
+    run = RunDirectory(make_run("a", heartbeat="01"))
 
     def begin_again() -> None:
         with run.log(0).open("a") as file:
@@ -114,10 +122,8 @@ def test_logs_are_followed_into_the_next_attempt(
         for index in range(2):
             run.done(index).touch()
 
-    timer = threading.Timer(0.2, begin_again)
-    timer.start()
+    after_the_first_look(begin_again)
     out = ipulaunch("logs", "a", "-f", "--instance", "0").out
-    timer.join()
     assert out == "first line of 0\nlast of 0 that is cut off\nof the second attempt\n"
 
 
