@@ -7,10 +7,12 @@ import ctypes
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
 ENGINE_ENDS_ON = signal.SIGINT
+_END_S, _END_INTERVAL_S = 10.0, 0.01  # for the kernel to end what was killed, on a busy machine
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -127,12 +129,13 @@ def _send(pids: Iterable[int], number: signal.Signals) -> None:
 
 def end_all() -> None:
     """Kill everything below us."""
-    for _ in range(100):  # a process may fork while we look; each round leaves fewer
-        living = descendants()
-        if not living:
-            break
+    deadline = time.monotonic() + _END_S
+    living = descendants()
+    while living and time.monotonic() < deadline:  # a process may fork while we look; each round leaves fewer
         end(living)
         _reap()
+        time.sleep(_END_INTERVAL_S)
+        living = descendants()
     _reap()
 
 
