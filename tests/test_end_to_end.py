@@ -27,7 +27,7 @@ COSMOFLOW = ["cosmoflow", "--pod", "4", "--num-instances", "2", "--oversubscribe
 
 
 def ipulaunch(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*IPULAUNCH, *arguments], cwd=cwd, capture_output=True, text=True, timeout=180, check=False)
+    return subprocess.run([*IPULAUNCH, *arguments], cwd=cwd, capture_output=True, text=True, timeout=1800, check=False)
 
 
 def records(path: Path) -> List[Any]:
@@ -78,7 +78,7 @@ def test_a_printed_command_pasted_into_a_shell_is_the_same_training(tmp_path: Pa
     printed = ipulaunch(*COSMOFLOW, *TINY, "--dry-run", cwd=tmp_path)
     assert printed.stdout.count("\n") == 1
     shell = ["sh", "-c", printed.stdout]
-    pasted = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
+    pasted = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, timeout=1800, check=False)
     assert pasted.returncode == 0, pasted.stderr
     (run,) = (tmp_path / "runs").iterdir()
     launched = ipulaunch(*COSMOFLOW, *TINY, "--run-dir", "run", cwd=tmp_path)
@@ -175,7 +175,7 @@ def test_without_tensorflow_the_job_ends_with_the_fix(tmp_path: Path) -> None:
     (broken / "__init__.py").write_text("raise ImportError('no TensorFlow on this host')")
     command = [*IPULAUNCH, *COSMOFLOW, *TINY, "--run-dir", "run"]
     environ = {**os.environ, "PYTHONPATH": str(broken.parent)}
-    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 4
     assert "NotReadyError: TensorFlow is not here: no TensorFlow on this host" in done.stderr
     assert "pip install 'ipulaunch[cpu]'" in done.stderr

@@ -50,7 +50,7 @@ def test_a_program_ends_while_its_stream_is_alive() -> None:
     ]
     try:
         for program in programs:
-            output, errors = program.communicate(timeout=120)
+            output, errors = program.communicate(timeout=600)
             assert (program.returncode, output) == (0, b"done\n"), errors.decode()[-2000:]
     finally:
         for program in programs:

@@ -192,7 +192,7 @@ class Lifeline:
         self._read(0)
         return [int(line) for line in self.text.split(b"\n")[:-1]]
 
-    def wait_for(self, count: int, seconds: float = 10) -> List[int]:
+    def wait_for(self, count: int, seconds: float = 60) -> List[int]:
         """So many processes, as soon as they are there."""
         deadline = time.monotonic() + seconds
         while self.text.count(b"\n") < count:

@@ -299,7 +299,7 @@ def test_ctrl_c_ends_the_task(
 
 def real(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "ipulaunch.launcher", "data", *words]
-    return subprocess.run(argv, capture_output=True, encoding="utf-8", timeout=120, check=False, **more)
+    return subprocess.run(argv, capture_output=True, encoding="utf-8", timeout=600, check=False, **more)
 
 
 def test_a_set_is_made_indexed_and_verified(own_environment: Dict[str, str]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ except SystemExit as end:
 def test_nothing_heavy_is_loaded(code: str, own_environment: Dict[str, str]) -> None:
     show = f"{code}\nimport sys\nprint('loaded:', *sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", show], capture_output=True, encoding="utf-8", timeout=60, check=True, env=own_environment
+        [sys.executable, "-c", show], capture_output=True, encoding="utf-8", timeout=90, check=True, env=own_environment
     )
     loaded = done.stdout.rpartition("loaded:")[2].split()
     assert "ipulaunch.launcher.cli" in loaded
@@ -66,7 +67,7 @@ finally:
     print("loaded:", *sys.modules)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True, env=own_environment
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=90, check=True, env=own_environment
     )
     modules = done.stdout.rpartition("loaded:")[2].split()
     assert sorted(
@@ -95,11 +96,14 @@ def test_the_work_for_65536_ipus_grows_no_faster_than_their_number(
             nonlocal count
             count += event in ("call", "c_call")
 
+        gc.collect()
+        gc.disable()  # what others have left is not the work of this one
         sys.setprofile(seen)
         try:
             code, out, _ = ipulaunch(*words, "--engine", engine, "prog")
         finally:
             sys.setprofile(None)
+            gc.enable()
         assert (code, said in out) == (0, hosts == 1024)
         return count
 
@@ -111,5 +115,5 @@ def test_who_interrupts_the_loading_sees_no_traceback(own_environment: Dict[str,
     (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
     environ = {**own_environment, "PYTHONPATH": str(tmp_path)}
     words = [sys.executable, "-m", "ipulaunch.launcher", "--help"]
-    done = subprocess.run(words, capture_output=True, encoding="utf-8", timeout=60, check=False, env=environ)
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", timeout=90, check=False, env=environ)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -232,7 +232,7 @@ import os, sys, time
 path = sys.argv[1]
 open(os.path.join(path, "events.jsonl"), "w").close()
 os.kill(os.getppid(), int(sys.argv[2]))
-time.sleep(30)
+time.sleep(300)
 """
 
 
@@ -264,7 +264,7 @@ record, number, stop, *instances = sys.argv[1:]
 with open(os.path.join(instances[0], "events.jsonl"), "w") as file:
     file.write(record + "\\n")
 os.kill(os.getppid(), int(number))
-deadline = time.monotonic() + 30
+deadline = time.monotonic() + 300
 while not os.path.exists(stop) and time.monotonic() < deadline:
     time.sleep(0.01)
 for path in instances:

@@ -79,7 +79,7 @@ def test_instances_that_were_killed_leave_no_shared_memory(start: Start) -> None
         seen.update(path for pid in processes.descendants() for path in segments_of(pid))
         return len(seen) == 2
 
-    program = [sys.executable, "-c", "from mpi4py import MPI; import time; time.sleep(20)"]
+    program = [sys.executable, "-c", "from mpi4py import MPI; import time; time.sleep(120)"]
     code = start("-np", "2", "--oversubscribe", *program, is_hung=is_hung)
     if code == 0 and not seen:
         pytest.skip("this Open MPI keeps its shared memory elsewhere")

@@ -89,7 +89,7 @@ class Canaries:
         """Runs a command under the most open umask; fails if a secret is in its output or in any arguments."""
         with self.arguments() as found:
             done = subprocess.run(
-                list(words), cwd=cwd, env={**self.environ, **more}, capture_output=True, timeout=600, check=False,
+                list(words), cwd=cwd, env={**self.environ, **more}, capture_output=True, timeout=1800, check=False,
                 preexec_fn=lambda: (os.umask(0), None)[1],
             )  # fmt: skip
         assert not self.seen_in(done.stdout) and not self.seen_in(done.stderr), done.stderr
@@ -196,7 +196,7 @@ GIVEN = "hunter2-hunter2"
 @pytest.mark.parametrize("how", ["--dry-run", "--json"])
 def test_secrets_among_the_arguments_of_a_program_are_not_printed(how: str, tmp_path: Path) -> None:
     words = [*IPULAUNCH, "run", "--pod", "16", how, "--", "python3", "train.py", "--api-key", GIVEN, f"--token={GIVEN}"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     assert GIVEN not in done.stdout + done.stderr and "***" in done.stdout
     assert "a secret among the program's arguments is in the list of processes" in done.stdout + done.stderr
@@ -218,7 +218,7 @@ def test_secrets_among_the_arguments_of_a_program_are_not_printed(how: str, tmp_
 def test_secrets_for_scripts_and_arguments_are_refused(words: List[str], tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text(f"environment: {{lines: ['WANDB_API_KEY={GIVEN}']}}")
     words = [*IPULAUNCH, *words, "--pod", "16"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 2, done.stderr
     assert GIVEN not in done.stdout + done.stderr and "secret" in done.stderr
 
@@ -227,7 +227,7 @@ def test_a_secret_that_the_job_looks_up_is_none(tmp_path: Path) -> None:
     words = ["submit", "cosmoflow", "--pod", "16", "--scheduler", "slurm", "--dry-run"]
     line = 'export WANDB_API_KEY="$(cat ~/.wandb)"'
     done = subprocess.run(
-        [*IPULAUNCH, *words, "--setup", line], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [*IPULAUNCH, *words, "--setup", line], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0 and line in done.stdout, done.stderr
 

@@ -21,7 +21,7 @@ def start(
 ) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **(environ or {})}
     return subprocess.run(
-        [*WORKER, workload, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False
+        [*WORKER, workload, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False
     )
 
 

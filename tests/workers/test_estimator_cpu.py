@@ -236,7 +236,7 @@ def test_without_estimators_the_reason_is_told(run: Run, monkeypatch: pytest.Mon
 def launch(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "POPDIST_"))}
     line = [sys.executable, "-m", "ipulaunch.launcher", *words, "--engine", "openmpi", "--oversubscribe"]
-    return subprocess.run(line, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(line, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.mpi

@@ -33,7 +33,7 @@ def start(tmp_path: Path, sdk_environment: Any) -> Start:
         environ["PATH"] = os.pathsep.join([str(FAKES), str(Path(sys.executable).parent), environ["PATH"]])
         line = [sys.executable, "-m", "ipulaunch.launcher", *words, "--rehearsal", "--oversubscribe"]
         line += [] if sdk else ["--engine", "openmpi"]
-        done = subprocess.run(line, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(line, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
 
     return run

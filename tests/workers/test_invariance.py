@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Run:
         head = [sys.executable, "-m", "ipulaunch.launcher", *arguments[:1], "--pod", "4", "--engine", "openmpi"]
         options = ["--oversubscribe", "--num-instances", str(instances), "--run-dir", str(directory)]
         command = [*head, *options, *arguments[1:]]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
         return directory
 

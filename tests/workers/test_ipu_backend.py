@@ -141,7 +141,7 @@ def test_a_worker_alone_takes_one_ipu(
 ) -> None:
     words = [sys.executable, "-m", "ipulaunch.workers", "cosmoflow", *tiny_options]
     done = subprocess.run(
-        words, cwd=tmp_path, env=sdk_environment("3.4"), capture_output=True, text=True, timeout=120, check=False
+        words, cwd=tmp_path, env=sdk_environment("3.4"), capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs").iterdir()
@@ -156,7 +156,7 @@ def test_a_worker_alone_takes_one_ipu(
 def test_a_worker_without_the_sdk_says_what_to_do(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("POPDIST_")}
     words = [sys.executable, "-m", "ipulaunch.workers", "cosmoflow", "--rehearsal"]
-    done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 4
     assert "the Poplar SDK's TensorFlow is not here" in done.stderr
     assert "hint: enable the SDK: source <sdk>/enable.sh" in done.stderr
@@ -253,7 +253,7 @@ def test_after_a_resume_inside_a_device_call_the_next_ones_have_their_full_lengt
 
 def over_hosts(act: Callable[[OverHosts, int], Any]) -> List[Any]:
     """What each of three instances gets, as threads that meet for every sum."""
-    meeting, given = threading.Barrier(3, timeout=10), [None, None, None]  # type: Tuple[Any, List[Any]]
+    meeting, given = threading.Barrier(3, timeout=60), [None, None, None]  # type: Tuple[Any, List[Any]]
 
     def run(index: int) -> Any:
         def sum_tensor(tensor: Any) -> Any:

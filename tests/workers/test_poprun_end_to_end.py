@@ -31,7 +31,7 @@ def with_poprun(environ: Dict[str, str]) -> Dict[str, str]:
 def start(tmp_path: Path) -> Run:
     def run(*words: str, environ: Dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            words, cwd=tmp_path, env=with_poprun(environ), capture_output=True, text=True, timeout=300, check=False
+            words, cwd=tmp_path, env=with_poprun(environ), capture_output=True, text=True, timeout=600, check=False
         )
 
     return run

@@ -222,7 +222,7 @@ def test_a_script_that_is_submitted_again_has_a_new_id(environ: Dict[str, str], 
 def test_instances_without_a_launcher_are_a_run_too(make_run: Any, ipulaunch: Run, state_of: Any) -> None:
     path = make_run("a")
     words = ["-m", "ipulaunch.workers", "mnist", "--run-dir", str(path)]
-    code = "import time; print('ready', flush=True); time.sleep(30)"
+    code = "import time; print('ready', flush=True); time.sleep(120)"
     with subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE) as instance:
         try:
             assert instance.stdout is not None and instance.stdout.readline()

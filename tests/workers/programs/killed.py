@@ -89,7 +89,7 @@ def attempt(directory: Path, moment: Tuple[str, float], calls: int = 0) -> bool:
         train(directory, str(directory) if before else None)
         os._exit(0)
     if moment[0] == "training":
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while made(directory) == before and time.monotonic() < deadline:
             time.sleep(0.005)
     if moment[0] in ("start", "training"):
