@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Dict, Iterator, List, Optional
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline.tools.raw_file import SUFFIXES, RawFile
+from ipulaunch.data_pipeline.tools.raw_file import RawFile, is_image
 
 TRAIN, VALIDATION = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"
 
@@ -19,7 +19,7 @@ def images_by_class(archive: Path) -> Dict[str, List[RawFile]]:
     with _opened(archive) as outer:
         for member in _files(outer, archive):
             name = PurePosixPath(member.name)
-            if name.suffix != ".tar":
+            if name.suffix != ".tar" or name.name.startswith("."):
                 continue
             if name.stem in found:
                 raise DataError(f"{archive} holds {name.name} twice", hint="fetch the archive again")
@@ -38,9 +38,9 @@ def images_in(archive: Path) -> List[RawFile]:
 def _images(opened: tarfile.TarFile, archive: Path, start: int) -> List[RawFile]:
     images = []
     for member in _files(opened, archive):
-        name = PurePosixPath(member.name)  # of a path only the last part counts, so that none can lead anywhere
-        if name.suffix.lower() in SUFFIXES:
-            images.append(RawFile(archive, name.name, start + member.offset_data, member.size))
+        name = PurePosixPath(member.name).name  # only the last part of a path counts, so that none can lead anywhere
+        if is_image(name):
+            images.append(RawFile(archive, name, start + member.offset_data, member.size))
     return sorted(images, key=lambda image: image.name)
 
 

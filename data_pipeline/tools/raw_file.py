@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple, Optional
 
 from ipulaunch.configs.errors import DataError
 
-SUFFIXES = {".jpeg", ".jpg", ".png"}
+_SUFFIXES = {".jpeg", ".jpg", ".png"}
+
+
+def is_image(name: str) -> bool:
+    """Whether a file of this name is taken for an image; one that starts with a dot is not."""
+    return PurePath(name).suffix.lower() in _SUFFIXES and not name.startswith(".")
 
 
 class RawFile(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.tools import raw_archives
-from ipulaunch.data_pipeline.tools.raw_file import SUFFIXES, RawFile
+from ipulaunch.data_pipeline.tools.raw_file import RawFile, is_image
 
 _LABELS = "validation_labels.txt"
 _GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
@@ -31,14 +31,14 @@ def list_images(raw: Path, validation_labels: Optional[Path]) -> Dict[str, List[
     """All images by split, in an order that is shuffled but always the same."""
     train = _training_classes(raw)
     labels = {synset: number for number, synset in enumerate(train, 1)}
-    found = {"train": _labelled(train, labels)}
+    found = {"train": _labelled("train", train, labels)}
     folder = next((raw / name for name in ("validation", "val") if (raw / name).is_dir()), None)
     archive = raw / raw_archives.VALIDATION
     if folder is not None and _folders(folder):
         unknown = sorted(set(_folders(folder)) - set(labels))
         if unknown:
             raise DataError(f"{folder / unknown[0]}: train/ has no class of this name")
-        found["validation"] = _labelled(_in_folders(folder), labels)
+        found["validation"] = _labelled("validation", _in_folders(folder), labels)
     elif folder is not None:
         found["validation"] = _flat(_images(folder), folder, raw, validation_labels, labels)
     elif archive.is_file():
@@ -60,18 +60,25 @@ def _training_classes(raw: Path) -> Classes:
 
 
 def _folders(directory: Path) -> List[str]:
-    return sorted(path.name for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else []
+    """The names of the class folders; those that start with a dot are of programs, such as .ipynb_checkpoints."""
+    if not directory.is_dir():
+        return []
+    return sorted(path.name for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def _images(directory: Path) -> List[RawFile]:
-    return [RawFile(path, path.name) for path in sorted(directory.iterdir()) if path.suffix.lower() in SUFFIXES]
+    return [RawFile(path, path.name) for path in sorted(directory.iterdir()) if is_image(path.name)]
 
 
 def _in_folders(directory: Path) -> Classes:
     return {synset: _images(directory / synset) for synset in _folders(directory)}
 
 
-def _labelled(classes: Classes, labels: Dict[str, int]) -> List[RawImage]:
+def _labelled(split: str, classes: Classes, labels: Dict[str, int]) -> List[RawImage]:
+    empty = [synset for synset, files in classes.items() if not files]
+    if empty:  # it would shift the labels of all classes behind it
+        hint = f"{split}/{empty[0]} must hold the JPEG or PNG files themselves; remove a class that has none"
+        raise DataError(f"there are no {split} images of class {empty[0]}", hint=hint)
     return [RawImage(file, labels[synset], synset) for synset, files in classes.items() for file in files]
 
 

@@ -34,8 +34,10 @@ def archives(raw: Path, tmp_path: Path) -> Path:
                 for image in sorted((raw / "train" / synset).iterdir(), reverse=True):
                     add(inner, image.name if synset == "n01" else f"../../{synset}/{image.name}", image.read_bytes())
                 add(inner, "readme.txt", b"no image")
+                add(inner, "._hidden.JPEG", b"no image")
             add(outer, f"{synset}.tar", part.getvalue())
         add(outer, "readme.txt", b"no archive")
+        add(outer, "._n00.tar", b"no archive")
     with tarfile.open(place / "ILSVRC2012_img_val.tar", "w") as outer:
         for image in sorted((raw / "validation").iterdir()):
             add(outer, image.name, image.read_bytes())
@@ -97,6 +99,18 @@ def test_every_image_is_there_with_its_class(raw: Path, tmp_path: Path) -> None:
     assert labels(tmp_path / "out", "validation") == {"val_0.JPEG": 3, "val_1.JPEG": 1, "val_2.JPEG": 2}
     checked = verify.run({"directory": str(tmp_path / "out")}, lambda event: None)
     assert (checked["defects"], [note["message"] for note in checked["notes"]]) == (0, ["grey"])
+
+
+def test_names_that_start_with_a_dot_are_ignored(raw: Path, jpeg: Callable[..., bytes], tmp_path: Path) -> None:
+    build(raw, tmp_path / "whole")
+    for split in ("train", "validation"):
+        hidden = raw / split / ".ipynb_checkpoints"
+        hidden.mkdir()
+        (hidden / "n01_0-checkpoint.JPEG").write_bytes(jpeg())
+    (raw / "train" / "n01" / "._n01_1.JPEG").write_bytes(b"no image")
+    (raw / "validation" / "._val_0.JPEG").write_bytes(b"no image")
+    build(raw, tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 def test_odd_images_become_rgb_and_others_stay_as_they_are(raw: Path, tmp_path: Path) -> None:
@@ -259,9 +273,11 @@ def test_a_build_goes_on_when_a_damaged_image_was_replaced(raw: Path, tmp_path: 
         (lambda raw: (raw / "validation_labels.txt").write_text("n01 4 n02"), "'4' is no class"),
         (lambda raw: (raw / "validation_labels.txt").unlink(), "validation_labels.txt: No such file"),
         (lambda raw: (raw / "validation" / "n09").mkdir(), "train/ has no class of this name"),
+        (lambda raw: (raw / "train" / "n00").mkdir(), "there are no train images of class n00"),
+        (lambda raw: (raw / "validation" / "n01").mkdir(), "there are no validation images of class n01"),
         (lambda raw: (raw / "train").rename(raw / "t"), "there are no class folders"),
     ],
-    ids=["text", "png", "few labels", "wrong label", "no labels", "unknown class", "no train"],
+    ids=["text", "png", "few labels", "wrong label", "no labels", "unknown", "empty", "empty validation", "no train"],
 )
 def test_raw_data_that_cannot_be_used(spoil: Any, message: str, raw: Path, tmp_path: Path) -> None:
     spoil(raw)
