@@ -90,8 +90,17 @@ def _flat(
     lines = _words(path, "--validation-labels FILE: a class per line, in the order of the images' names")
     if len(images) != len(lines):
         raise DataError(f"{path} has {len(lines)} labels, {where} has {len(images)} images")
-    numbered = _synsets_of_the_kit(path, labels) if path.name == _GROUND_TRUTH else list(labels)
+    if path.name == _GROUND_TRUTH:
+        numbered = _by_number(_synsets_of_the_kit(path, labels))
+    else:
+        numbered = _by_number(list(labels))
+        if any(name.lstrip("0") in numbered for name in labels):  # such a name could be meant as another one's number
+            numbered = {}
     return [RawImage(file, *_class(line, numbered, labels, path)) for file, line in zip(images, lines)]
+
+
+def _by_number(synsets: List[str]) -> Dict[str, str]:
+    return {str(number): synset for number, synset in enumerate(synsets, 1)}
 
 
 def _synsets_of_the_kit(path: Path, labels: Dict[str, int]) -> List[str]:
@@ -115,11 +124,13 @@ def _words(path: Path, hint: str) -> List[str]:
         raise DataError(f"{path}: {error.strerror}", hint=hint) from error
 
 
-def _class(line: str, numbered: List[str], labels: Dict[str, int], path: Path) -> Tuple[int, str]:
-    """A line names a class, or its number from 1."""
-    synset = numbered[int(line) - 1] if line.isdigit() and 1 <= int(line) <= len(numbered) else line
+def _class(line: str, numbered: Dict[str, str], labels: Dict[str, int], path: Path) -> Tuple[int, str]:
+    """A line names a class, or its number."""
+    synset = numbered.get(line.lstrip("0"), line)
     if synset not in labels:
         known = f"neither a class of the training images nor a number to {len(numbered)}"
+        if not numbered:
+            known = "the training images have classes named by numbers, and none of this name"
         raise DataError(f"{path}: {line!r} is no class: {known}")
     return labels[synset], synset
 

@@ -4,7 +4,7 @@ import gzip
 import io
 import tarfile
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -193,6 +193,20 @@ def test_numbers_of_the_development_kit_follow_its_own_order(archives: Path, tmp
         build(archives, tmp_path / "other")
 
 
+@pytest.mark.parametrize("names", [("1", "10", "2"), ("00", "01", "02")], ids=["plain", "zeros before"])
+def test_where_folders_are_named_by_numbers_a_line_is_the_name_of_one(
+    names: Tuple[str, ...], raw: Path, tmp_path: Path
+) -> None:
+    for synset, name in zip(("n01", "n02", "n03"), names):
+        (raw / "train" / synset).rename(raw / "train" / name)
+    (raw / "validation_labels.txt").write_text(" ".join(reversed(names)))
+    build(raw, tmp_path / "out")
+    assert labels(tmp_path / "out", "validation") == {"val_0.JPEG": 3, "val_1.JPEG": 2, "val_2.JPEG": 1}
+    (raw / "validation_labels.txt").write_text(f"3 {names[1]} {names[0]}")
+    with pytest.raises(DataError, match="'3' is no class: the training images have classes named by numbers"):
+        build(raw, tmp_path / "other")
+
+
 @pytest.mark.parametrize(
     ("name", "spoil", "message"),
     [
@@ -271,13 +285,18 @@ def test_a_build_goes_on_when_a_damaged_image_was_replaced(raw: Path, tmp_path: 
         ),
         (lambda raw: (raw / "validation_labels.txt").write_text("n01\n"), "has 1 labels, .* has 3 images"),
         (lambda raw: (raw / "validation_labels.txt").write_text("n01 4 n02"), "'4' is no class"),
+        (lambda raw: (raw / "validation_labels.txt").write_text("n01 ² n02", encoding="utf-8"), "'²' is no class"),
+        (lambda raw: (raw / "validation_labels.txt").write_text("n01 0 n02"), "'0' is no class"),
         (lambda raw: (raw / "validation_labels.txt").unlink(), "validation_labels.txt: No such file"),
         (lambda raw: (raw / "validation" / "n09").mkdir(), "train/ has no class of this name"),
         (lambda raw: (raw / "train" / "n00").mkdir(), "there are no train images of class n00"),
         (lambda raw: (raw / "validation" / "n01").mkdir(), "there are no validation images of class n01"),
         (lambda raw: (raw / "train").rename(raw / "t"), "there are no class folders"),
     ],
-    ids=["text", "png", "few labels", "wrong label", "no labels", "unknown", "empty", "empty validation", "no train"],
+    ids=[
+        *("text", "png", "few labels", "wrong label", "no digit", "zero", "no labels"),
+        *("unknown class", "empty class", "empty validation class", "no train"),
+    ],
 )
 def test_raw_data_that_cannot_be_used(spoil: Any, message: str, raw: Path, tmp_path: Path) -> None:
     spoil(raw)
