@@ -50,9 +50,17 @@ def carry_out(at: Instance) -> Dict[str, Any]:
     summary.update(count_unread(at, *sources.values()))
     if history is not None:
         history.close()
-        draw_curves(at.run, history.rows)
         write_whole(at.run.summary, json.dumps(summary, indent=1) + "\n")
+        _draw(at, history)
     return summary
+
+
+def _draw(at: Instance, history: History) -> None:
+    """The curves, which are an extra: a training that is complete does not fail for them."""
+    try:
+        draw_curves(at.run, history.rows)
+    except Exception as error:  # noqa: BLE001 - matplotlib is the user's own, and may be broken in any way
+        at.records.event("warning", message=f"the curves could not be drawn: {type(error).__name__}: {error}")
 
 
 def _run_keras(at: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:

@@ -95,18 +95,29 @@ def train_tiny(read_training: Callable[[Path], Trained]) -> Callable[..., Traine
 
 
 @pytest.fixture(scope="session")
-def on_cpus(train_tiny: Callable[..., Trained], tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Trained]:
+def train_on_cpus(train_tiny: Callable[..., Trained]) -> Callable[[Path, int], Trained]:
+    """Trains the tiny job on the CPU backend of one instance, with so many replicas."""
+
+    def run(path: Path, replicas: int) -> Trained:
+        from ipulaunch.workers.backends.cpu import CpuBackend
+        from ipulaunch.workers.collective import Alone
+
+        place = Place(0, 1, 0, 1, 0, replicas, replicas, 1)
+        return train_tiny(path, place, lambda batch, where: CpuBackend(TINY, batch, where, Alone()))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def on_cpus(
+    train_on_cpus: Callable[[Path, int], Trained], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[int], Trained]:
     """The tiny job on the CPU backend, with so many replicas: what IPUs have to equal."""
     found: Dict[int, Trained] = {}
 
     def run(replicas: int) -> Trained:
-        from ipulaunch.workers.backends.cpu import CpuBackend
-        from ipulaunch.workers.collective import Alone
-
         if replicas not in found:
-            place = Place(0, 1, 0, 1, 0, replicas, replicas, 1)
-            path = tmp_path_factory.mktemp("cpu")
-            found[replicas] = train_tiny(path, place, lambda batch, where: CpuBackend(TINY, batch, where, Alone()))
+            found[replicas] = train_on_cpus(tmp_path_factory.mktemp("cpu"), replicas)
         return found[replicas]
 
     return run
