@@ -20,6 +20,7 @@ from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords
 from ipulaunch.data_pipeline.image_arrays import ImageArrays
 from ipulaunch.data_pipeline.imagenet import ImagenetRecords
 from ipulaunch.data_pipeline.mnist import Mnist
+from ipulaunch.data_pipeline.normalise import conversion
 from ipulaunch.data_pipeline.now_and_then import now_and_then
 from ipulaunch.data_pipeline.record_files import SPLITS
 from ipulaunch.data_pipeline.record_reader import UNPACKED_FILES
@@ -207,7 +208,7 @@ def _made_on_device(job: Job, split: str) -> MadeOnDevice:
     settings = job.settings
     data, seed = settings.data, settings.training.seed
     samples = data.n_train if split == "train" else data.n_valid
-    key = 2 * seed + (split == "validation")
+    more: Dict[str, Any] = {"key": 2 * seed + (split == "validation"), "convert": conversion(data)}
     if isinstance(data, CosmoflowData):
-        return MadeOnDevice(samples, (np.int16, settings.shape), (np.float32, (data.targets,)), key=key)
-    return MadeOnDevice(samples, (np.uint8, settings.shape), (np.int32, ()), key=key, classes=data.classes)
+        return MadeOnDevice(samples, (np.int16, settings.shape), (np.float32, (data.targets,)), **more)
+    return MadeOnDevice(samples, (np.uint8, settings.shape), (np.int32, ()), classes=data.classes, **more)

@@ -27,16 +27,14 @@ def as_sent(stream: tf.data.Dataset, settings: Any, threads: int) -> tf.data.Dat
 
     Several threads make them so, ahead of whoever takes them: a device must not wait for a logarithm.
     """
-    send = _conversion(settings.data)
-    if send is None:
+    send = conversion(settings.data)
+    if send is None or settings.data.synthetic_data == "ipu":  # of those only the numbers are sent
         return stream
     return stream.map(lambda inputs, *rest: (send(inputs), *rest), threads, deterministic=True)
 
 
-def _conversion(data: Any) -> Optional[Callable[[Any], Any]]:
-    """What the host does to inputs before it sends them, if anything."""
-    if data.synthetic_data == "ipu":  # nothing is sent
-        return None
+def conversion(data: Any) -> Optional[Callable[[Any], Any]]:
+    """What becomes of inputs before the network takes them, if anything."""
     if data.host_preprocess:
         if isinstance(data, CosmoflowData):
             return lambda inputs: density(inputs, data.normalise, tf.float32)

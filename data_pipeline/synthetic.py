@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +11,8 @@ import tensorflow as tf
 from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.images import ImageData
 from ipulaunch.data_pipeline.source import ArraySource, Source
+
+Convert = Callable[[Any], Any]
 
 _SPLITS = {"train": 0, "validation": 1}
 _PATTERN_SIDE = 4  # patches along one edge of a class's pattern
@@ -76,10 +78,12 @@ class SyntheticImages(ArraySource):
 class MadeOnDevice(Source):
     """Random samples that exist only inside the training step: the stream carries their numbers."""
 
-    def __init__(self, samples: int, inputs: Any, targets: Any, *, key: int, classes: int = 0) -> None:
+    def __init__(
+        self, samples: int, inputs: Any, targets: Any, *, key: int, classes: int = 0, convert: Optional[Convert] = None
+    ) -> None:
         super().__init__()
         self.samples, self.inputs, self.targets = samples, inputs, targets
-        self.key, self.classes = key, classes
+        self.key, self.classes, self.convert = key, classes, convert
 
     def dataset(self, numbers: tf.data.Dataset, micro_size: int, threads: int) -> tf.data.Dataset:
         def fetch(epoch: Any, ids: Any) -> Any:
@@ -89,7 +93,7 @@ class MadeOnDevice(Source):
         return numbers.map(fetch)
 
     def make(self, ids: Any) -> Tuple[Any, Any]:
-        """The inputs and targets of a micro-batch."""
+        """The inputs, as the network takes them, and targets of a micro-batch."""
         (kind, shape), (target_kind, target_shape) = self.inputs, self.targets
         seed = tf.stack([tf.constant(self.key, tf.int64), ids[0]])
         inputs = tf.random.stateless_uniform((ids.shape[0], *shape), seed, 0, 128, tf.int32)
@@ -97,4 +101,5 @@ class MadeOnDevice(Source):
             targets = tf.cast(ids % self.classes, target_kind)
         else:
             targets = tf.random.stateless_uniform((ids.shape[0], *target_shape), seed, -1, 1)
-        return tf.cast(inputs, kind), targets
+        inputs = tf.cast(inputs, kind)
+        return inputs if self.convert is None else self.convert(inputs), targets

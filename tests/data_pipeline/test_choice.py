@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.job import Job
@@ -19,6 +20,7 @@ from ipulaunch.data_pipeline.source import Source, data_errors
 from ipulaunch.data_pipeline.stream import validation_stream
 from ipulaunch.data_pipeline.tools import make_images
 from ipulaunch.topology import Batch
+from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.popdist import Place
 
 ALONE = Place(0, 1, 0, 1, 0, 1, 1, 1)
@@ -133,3 +135,24 @@ def test_the_files_that_are_told_are_those_that_are_read(workload: str, versions
 def test_another_cifar_is_not_taken_for_the_one_that_is_asked_for(made: MakeSet) -> None:
     with pytest.raises(DataError, match="there is no CIFAR-100 in"):
         sources("cifar100", made("cifar10"))
+
+
+@pytest.mark.parametrize(
+    ("workload", "settings"),
+    [
+        ("cosmoflow", []),
+        ("cosmoflow", ["data.host_preprocess=true"]),
+        ("cifar10", []),
+        ("cifar10", ["data.host_preprocess=true"]),
+        ("cifar10", ["data.eight_bit_transfer=false"]),
+    ],
+    ids=["volumes", "volumes from the host", "images", "images from the host", "images as floats"],
+)
+def test_samples_made_on_the_device_are_such_as_the_network_takes(workload: str, settings: Any) -> None:
+    overrides = [assignment(setting, "--set") for setting in ("data.synthetic_data=ipu", *settings)]
+    job = Job(workload, "cpu", resolve(workload, rehearsal=True, overrides=overrides).settings)
+    source: Any = make_sources(job, ALONE, 2, meet=str, progress=lambda what, done, total: None)["train"]
+    inputs, _ = source.make(tf.constant([3, 4], tf.int64))
+    taken = network_of(job.settings).layers[0].options
+    assert inputs.dtype == taken["dtype"] and inputs.shape == (2, *job.settings.shape)
+    assert (tf.reduce_max(tf.cast(inputs, tf.float32)) < 10) == job.settings.data.host_preprocess  # of 0 to 127

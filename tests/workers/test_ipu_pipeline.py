@@ -213,14 +213,15 @@ def test_fused_preprocessing_normalises_as_the_plain_layer(placed: Any, read_cal
     assert "tensorflow.python.ipu.ops.image_ops.normalise_image" in names
 
 
-@pytest.mark.parametrize("workload", ["cifar10", "cosmoflow"])
+@pytest.mark.parametrize(("workload", "is_normalised"), [("cifar10", False), ("cosmoflow", False), ("cosmoflow", True)])
 def test_data_that_the_device_makes_up_never_leaves_the_host(
-    workload: str, placed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workload: str, is_normalised: bool, placed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TF_POPLAR_FLAGS", "--show_progress_bar=false")
     texts = ("data.synthetic_data=ipu", "data.side=8", "data.n_train=8", "data.n_valid=5", "training.num_epochs=1")
     more = ("model.n_conv_layers=2",) if workload == "cosmoflow" else ("data.classes=10", "schedule.name=const")
-    overrides = [assignment(text, "--set") for text in (*texts, *more, "training.micro_batch_size=1")]
+    more = (*more, "training.micro_batch_size=1", f"data.host_preprocess={is_normalised}")
+    overrides = [assignment(text, "--set") for text in (*texts, *more)]
     settings = resolve(workload, rehearsal=True, overrides=overrides).settings
     place = placed(2)
 
