@@ -10,11 +10,12 @@ from ipulaunch.configs.cosmoflow import CosmoflowData
 
 
 def density(counts: Any, how: str, dtype: Any) -> Any:
-    """Particle counts as log(1 + count), or as parts of the volume's mean."""
+    """Particle counts as log(1 + count), or as parts of the volume's mean; an empty volume stays empty."""
     values = tf.cast(counts, dtype)
     if how == "log":
         return tf.math.log1p(values)
-    return values / tf.reduce_mean(values, axis=list(range(1, len(values.shape))), keepdims=True)
+    mean = tf.reduce_mean(values, axis=list(range(1, len(values.shape))), keepdims=True)
+    return tf.math.divide_no_nan(values, mean)
 
 
 def colours(pixels: Any, mean: Tuple[float, ...], std: Tuple[float, ...]) -> Any:

@@ -78,6 +78,12 @@ def test_a_volume_divided_by_its_mean_has_mean_1() -> None:
     np.testing.assert_allclose(np.mean(density(counts, "mean", tf.float32), axis=(1, 2, 3, 4)), [1, 1], rtol=1e-5)
 
 
+def test_a_volume_of_zeros_stays_one_of_zeros() -> None:
+    counts = np.zeros((1, 4, 4, 4, 4), np.int16)
+    for how in ("log", "mean"):
+        assert np.array_equal(density(counts, how, tf.float32), counts)
+
+
 def test_counts_become_log_density_on_the_device() -> None:
     density = model_of().get_layer("density")
     np.testing.assert_allclose(density(np.array([[0, 1, 32767]], np.int16))[0], np.log1p([0, 1, 32767]), rtol=1e-6)
