@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, UsageError
 from ipulaunch.configs.run_directory import write_whole
+from ipulaunch.data_pipeline.image_decoding import defect_of
 from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.tools.raw_file import RawFile
@@ -148,14 +149,15 @@ def _as_jpeg(file: RawFile, longest: Optional[int]) -> Tuple[bytes, ImageHeader,
     data = file.read()
     try:
         header = read_header(data)
-        is_plain = header.format == "JPEG" and header.channels in (1, 3)
-        is_small = longest is None or max(header.height, header.width) <= longest
-        if is_plain and is_small:
-            return data, header, False
         pixels = tf.io.decode_image(data, channels=3, expand_animations=False)  # also turns CMYK into RGB
     except (NotAnImage, tf.errors.InvalidArgumentError) as error:
         hint = _REPLACE if file.size is None else _FETCH
-        raise DataError(f"{file} cannot be decoded: {error}", hint=hint) from error
+        why = error if isinstance(error, NotAnImage) else defect_of(data)
+        raise DataError(f"{file} cannot be decoded: {why}", hint=hint) from error
+    is_plain = header.format == "JPEG" and header.channels in (1, 3)
+    is_small = longest is None or max(header.height, header.width) <= longest
+    if is_plain and is_small:  # decoded all the same: one that is cut off would end a training
+        return data, header, False
     if not is_small:
         scale = longest / max(header.height, header.width)  # type: ignore[operator]
         size = [max(1, round(side * scale)) for side in (header.height, header.width)]

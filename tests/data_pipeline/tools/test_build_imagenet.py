@@ -89,6 +89,11 @@ def contents(out: Path) -> Dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
 
 
+def cut_in_half(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
 def test_every_image_is_there_with_its_class(raw: Path, tmp_path: Path) -> None:
     result = build(raw, tmp_path / "out")
     assert result["images"] == {"train": 12, "validation": 3}
@@ -279,6 +284,7 @@ def test_a_build_goes_on_when_a_damaged_image_was_replaced(raw: Path, tmp_path: 
     ("spoil", "message"),
     [
         (lambda raw: (raw / "train" / "n01" / "n01_1.JPEG").write_bytes(b"text"), "n01_1.JPEG cannot be decoded"),
+        (lambda raw: cut_in_half(raw / "train" / "n01" / "n01_1.JPEG"), "n01_1.JPEG cannot be decoded: jpeg"),
         (
             lambda raw: (raw / "train" / "n01" / "n01_0.JPEG").write_bytes(b"\x89PNG\r\n\x1a\n"),
             "n01_0.JPEG",
@@ -294,7 +300,7 @@ def test_a_build_goes_on_when_a_damaged_image_was_replaced(raw: Path, tmp_path: 
         (lambda raw: (raw / "train").rename(raw / "t"), "there are no class folders"),
     ],
     ids=[
-        *("text", "png", "few labels", "wrong label", "no digit", "zero", "no labels"),
+        *("text", "half", "png", "few labels", "wrong label", "no digit", "zero", "no labels"),
         *("unknown class", "empty class", "empty validation class", "no train"),
     ],
 )
