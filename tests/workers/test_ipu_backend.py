@@ -257,6 +257,7 @@ def over_hosts(act: Callable[[OverHosts, int], Any]) -> List[Any]:
 
     def run(index: int) -> Any:
         def sum_tensor(tensor: Any) -> Any:
+            assert tf.size(tensor) > 0
             given[index] = tensor
             meeting.wait()
             total = tf.add_n(given)
@@ -283,4 +284,6 @@ def test_each_instance_sees_what_the_others_give() -> None:
 def test_the_first_text_goes_to_all() -> None:
     texts = ["runs/first", "a longer one than the first", ""]
     assert over_hosts(lambda hosts, index: hosts.first(texts[index])) == 3 * ["runs/first"]
+    texts.reverse()
+    assert over_hosts(lambda hosts, index: hosts.first(texts[index])) == 3 * [""]
     assert over_hosts(lambda hosts, index: texts_of(hosts, texts[index])) == 3 * [texts]
