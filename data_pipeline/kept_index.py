@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import platform
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 import numpy as np
 
@@ -65,10 +66,15 @@ def save(directory: Path, known: Mapping[str, Entry]) -> None:
         "lengths": np.concatenate([entry.scan.lengths for entry in entries]),
     }
     for place in _places(directory):
-        temporary = place.with_name(f"{place.name}.{os.getpid()}")
+        # Hosts that share a disk may have processes of the same number.
+        temporary = place.with_name(f"{place.name}.{platform.node()}.{os.getpid()}")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("xb") as file:  # what others put there, in a directory we share, is not followed
+            file = temporary.open("xb")  # what others put there, in a directory we share, is not followed
+        except OSError:
+            continue
+        try:
+            with file:
                 np.savez(file, **arrays)
             temporary.replace(place)
             return
@@ -77,10 +83,14 @@ def save(directory: Path, known: Mapping[str, Entry]) -> None:
                 temporary.unlink()
 
 
-def _places(directory: Path) -> Tuple[Path, Path]:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ipulaunch"
+def _places(directory: Path) -> List[Path]:
+    beside, home = directory / ".ipulaunch-index.npz", os.environ.get("XDG_CACHE_HOME")
+    try:
+        cache = Path(home) if home else Path.home() / ".cache"
+    except (RuntimeError, KeyError):  # a user without a home, as in some containers; Python 3.8 says KeyError
+        return [beside]
     name = hashlib.sha256(os.fsencode(directory.resolve())).hexdigest()[:16]
-    return directory / ".ipulaunch-index.npz", cache / f"index-{name}.npz"
+    return [beside, cache / "ipulaunch" / f"index-{name}.npz"]
 
 
 def _read(place: Path) -> Optional[Dict[str, Entry]]:

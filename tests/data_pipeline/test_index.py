@@ -185,6 +185,34 @@ def test_a_stale_index_beside_the_files_does_not_hide_the_one_in_the_cache(
     assert kept_at(paths[0].parent) == next(cache.iterdir())
 
 
+@pytest.mark.parametrize("error", [RuntimeError, KeyError])
+def test_a_user_without_a_home_has_the_index_beside_the_files(error: Any, write: Write, monkeypatch: Any) -> None:
+    def home() -> Path:
+        raise error("no home")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", home)
+    paths = [write("set/a", [b"x"])]
+    assert contents(paths) == [b"x"]
+    assert kept_at(paths[0].parent) == paths[0].parent / ".ipulaunch-index.npz"
+
+
+def test_hosts_that_share_a_disk_do_not_disturb_each_other(write: Write, cache: Path, monkeypatch: Any) -> None:
+    paths, hosts, save = [write("set/a", [b"x"])], ["one"], np.savez
+    monkeypatch.setattr("platform.node", lambda: hosts[-1])
+
+    def meanwhile(file: Any, **arrays: Any) -> None:
+        if hosts == ["one"]:
+            hosts.append("other")  # whose process has the same number
+            open_index(paths, threads=1)
+        save(file, **arrays)
+
+    monkeypatch.setattr(np, "savez", meanwhile)
+    open_index(paths, threads=1)
+    assert hosts == ["one", "other"] and not cache.exists()
+    assert {path.name for path in paths[0].parent.iterdir()} == {"a", ".ipulaunch-index.npz"}
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_set_has_its_index_in_the_cache(write: Write, cache: Path) -> None:
     paths = [write("set/a", [b"x"])]

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import platform
 import struct
 import time
 import zipfile
@@ -334,7 +335,7 @@ def test_an_index_is_not_written_through_a_link_of_others(tmp_path: Path, monkey
     mine = tmp_path / "mine"
     mine.write_text("precious")
     (tmp_path / "set").mkdir()
-    (tmp_path / "set" / f".ipulaunch-index.npz.{os.getpid()}").symlink_to(mine)
+    (tmp_path / "set" / f".ipulaunch-index.npz.{platform.node()}.{os.getpid()}").symlink_to(mine)
     write_records(tmp_path / "set" / "a.tfrecord", [b"one"])
     open_index([tmp_path / "set" / "a.tfrecord"], threads=1)
     assert mine.read_text() == "precious"
