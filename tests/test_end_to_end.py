@@ -63,6 +63,9 @@ def test_a_rehearsal_leaves_a_complete_run(tmp_path: Path) -> None:
     assert len(summary["samples_per_s_by_instance"]) == 2
     assert set(summary["metrics"]) == {"loss", "mae", "val_loss", "val_mae"}
     assert summary["checkpoint"] == "checkpoints/update-00000012"
+    for index in range(2):
+        left = json.loads((run / f"instance-00{index}" / "done.json").read_text())
+        assert left.pop("time_ns") and left == summary
     rows = records(run / "metrics.jsonl")
     assert [(row["epoch"], "val_loss" in row) for row in rows] == [(1, False), (2, False), (1, True), (2, True)]
     assert summary["best"]["val_mae"] == min(row["val_mae"] for row in rows[2:])

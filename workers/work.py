@@ -31,7 +31,7 @@ from ipulaunch.workers.unread import count_unread
 
 
 def carry_out(at: Instance) -> Dict[str, Any]:
-    """Train, validate, or both. Returns the summary of the run, the same on every instance."""
+    """Train, validate, or both. Returns the summary of the run as instance 0 has it, on every instance."""
     training, backend = at.job.settings.training, at.backend
     _seed(training.seed)
     sources = make_sources(
@@ -48,11 +48,14 @@ def carry_out(at: Instance) -> Dict[str, Any]:
     with data_errors(*sources.values()):
         summary = run(at, sources, history)
     summary.update(count_unread(at, *sources.values()))
+    # Instance 0 alone knows the checkpoints, and clocks differ.
+    text = backend.collective.first(json.dumps(summary, indent=1))
     if history is not None:
         history.close()
-        write_whole(at.run.summary, json.dumps(summary, indent=1) + "\n")
+        write_whole(at.run.summary, text + "\n")
         _draw(at, history)
-    return summary
+    agreed: Dict[str, Any] = json.loads(text)
+    return agreed
 
 
 def _draw(at: Instance, history: History) -> None:
