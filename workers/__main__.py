@@ -57,8 +57,8 @@ def main() -> NoReturn:
         if run is None:
             plan = own_plan(job, batch, place, binding, lambda text: texts_of(backend.collective, text))
             run = _make_run(job, plan, place, backend.collective.first)
-        backend.reports = run.profile(place.instance)
         records = records or _show_life(run, place, job)
+        backend.report_to(run.profile(place.instance))
         records.event(
             "started",
             host=platform.node(),

@@ -243,13 +243,17 @@ def test_compiling_alone_attaches_nothing(calls_of: Any, monkeypatch: pytest.Mon
     assert found[start + 1] == ("IPUConfig.auto_select_ipus =", value(2))
 
 
-def test_a_profile_goes_where_the_backend_is_told(calls_of: Any, tmp_path: Path) -> None:
-    calls_of("device.profile=true")
-    assert json.loads(os.environ["POPLAR_ENGINE_OPTIONS"]) == {
-        "autoReport.all": "true",
-        "autoReport.directory": "profile/instance-000",
-    }
-    assert (tmp_path / "profile" / "instance-000").is_dir()
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_profile_goes_where_the_backend_is_told(
+    is_asked: bool, placed_backend: Any, read_calls: Any, tmp_path: Path
+) -> None:
+    backend, _ = placed_backend(f"device.profile={is_asked}")
+    backend.report_to(tmp_path / "there" / "profile")
+    calls = read_calls(tmp_path / "calls.jsonl", 0)
+    seen = [json.loads(given["value"]) for name, given in calls if name == "POPLAR_ENGINE_OPTIONS"]  # by the device
+    wanted = {"autoReport.all": "true", "autoReport.directory": str(tmp_path / "there" / "profile")}
+    assert seen == ([wanted] if is_asked else [])
+    assert (tmp_path / "there" / "profile").is_dir() == is_asked
 
 
 def test_engine_options_of_the_user_stay() -> None:

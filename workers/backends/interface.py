@@ -63,8 +63,9 @@ class Backend(ABC, Generic[Model]):
 
     def __init__(self, settings: Any, batch: Batch, place: Place, collective: Collective) -> None:
         self.settings, self.batch, self.place, self.collective = settings, batch, place, collective
-        # Where --profile writes; a run directory is made, and then told, when the instances have found each other.
-        self.reports = Path("profile", f"instance-{place.instance:03}")
+
+    def report_to(self, directory: Path) -> None:
+        """Write there what --profile asks for, which is nothing on CPUs."""
 
     @abstractmethod
     def scope(self) -> ContextManager[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
@@ -50,6 +51,16 @@ class IpuBackend(Backend["IpuTraining"]):
         self.device = IpuDevice(self.sdk, settings, place, is_placed)
         super().__init__(settings, batch, place, OverHosts(self.sdk.sum, place) if place.instances > 1 else Alone())
 
+    def report_to(self, directory: Path) -> None:
+        """Write there what --profile asks for; a run directory is made when the instances have found each other.
+
+        The device is configured anew: what it finds in its cache of executables depends on the options it sees then.
+        """
+        if self.settings.device.profile:
+            directory.mkdir(parents=True, exist_ok=True)
+            os.environ.update(engine_options(directory, os.environ))
+            self.device.attach()
+
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         """Models are made inside it: only those can run on IPUs."""
@@ -63,9 +74,6 @@ class IpuBackend(Backend["IpuTraining"]):
         self, model: tf.keras.Model, optimizer: Any, measures: Sequence[Measure], events: HostEvents
     ) -> IpuTraining:
         """The model, ready for fit(); the first measure is the loss. The weights are those of instance 0 on all."""
-        if self.settings.device.profile:
-            self.reports.mkdir(parents=True, exist_ok=True)
-            os.environ.update(engine_options(self.reports, os.environ))
         model = for_ipus(model, self.settings, self.sdk)
         splits = self.settings.pipeline.splits
         ends = stage_ends(network_of(self.settings), splits) if splits else ()

@@ -40,11 +40,11 @@ class IpuDevice:
             popdist.tensorflow.set_ipu_config(config, ipus_per_replica=ipus, configure_device=attaches)
             if not attaches:
                 config.auto_select_ipus = ipus * place.local_replicas
-            self._attach()
+            self.attach()
             self.strategy = sdk.popdist_strategy()
         else:
             config.auto_select_ipus = ipus
-            self._attach()
+            self.attach()
             self.strategy = ipu.ipu_strategy.IPUStrategy()
 
     def round_as(self, rounding: Any) -> None:
@@ -52,7 +52,7 @@ class IpuDevice:
         config = self.config
         if rounding is not self.rounding:
             config.floating_point_behaviour.esr = self.rounding = rounding
-            self._attach()
+            self.attach()
 
     def begin_after(self, update: int) -> None:
         """Draw random numbers for the updates that follow: a resumed training does not repeat its first ones."""
@@ -60,7 +60,8 @@ class IpuDevice:
             self.update = update
             self._seed()
 
-    def _attach(self) -> None:
+    def attach(self) -> None:
+        """Configure the device, and begin its random numbers."""
         self.config.configure_ipu_system()
         self._seed()
 

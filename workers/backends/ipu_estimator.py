@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Dict, List, cast
 
 import tensorflow as tf
@@ -11,7 +10,6 @@ from ipulaunch.configs.estimators import PIPELINED
 from ipulaunch.topology.ipu_refusals import ipus_needed
 from ipulaunch.topology.networks import network_of
 from ipulaunch.workers.backends.ipu import IpuBackend
-from ipulaunch.workers.backends.ipu_environment import engine_options
 from ipulaunch.workers.backends.ipu_feeds import as_fed, joined
 from ipulaunch.workers.backends.ipu_model import device_mapping, schedule_of, stage_options
 from ipulaunch.workers.backends.ipu_validation import padded
@@ -35,9 +33,6 @@ class IpuEstimators(Estimators):
         self.sdk, self.device = backend.sdk, backend.device
         self.measures = measures_of(self.settings)
         self.is_pipelined = self.settings.api == PIPELINED
-        if self.settings.device.profile:
-            at.backend.reports.mkdir(parents=True, exist_ok=True)
-            os.environ.update(engine_options(at.backend.reports, os.environ))
 
     def updates_per_run(self, updates_per_call: int) -> int:
         """Weight updates between two returns to the host."""

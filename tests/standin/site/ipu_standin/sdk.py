@@ -12,6 +12,7 @@ from ipu_standin.config import Category, number_of_ipus
 from ipu_standin.pipelining import check_poplar_options
 from ipu_standin.table import Table
 
+ENGINE = "POPLAR_ENGINE_OPTIONS"
 CONFIG = "tensorflow.python.ipu.config.IPUConfig"
 
 
@@ -118,6 +119,8 @@ def make_config(sdk: Sdk) -> Any:
         if sdk.ipus is None:
             sdk.makes_data_up = "--use_synthetic_data" in sdk.flags
         sdk.ipus = ipus
+        if sdk.environ.get(ENGINE):  # part of what an executable is looked for in the cache by
+            sdk.calls.record(ENGINE, {"value": sdk.environ[ENGINE]})
 
     for name, signature in sdk.table.methods[CONFIG].items():
 
