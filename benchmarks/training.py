@@ -88,7 +88,7 @@ def measure(what: str, name: str) -> Dict[str, float]:
     """Bind to two cores, or one, then import TensorFlow and measure; `ipulaunch run` has bound its instances."""
     if what != "overhead":
         os.sched_setaffinity(0, cores_of(what))
-    from ipulaunch.workers.threads import use_keras_2
+    from ipulaunch.configs.keras_2 import use_keras_2
 
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
     use_keras_2(os.environ)

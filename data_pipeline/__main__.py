@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from ipulaunch.configs.errors import (
     UsageError,
     near_miss,
 )
+from ipulaunch.configs.keras_2 import use_keras_2
 
 TASKS = ("make_cosmoflow", "make_images", "index", "verify", "build_imagenet", "audit", "bench")
 
@@ -73,8 +73,7 @@ def _settle(environ: MutableMapping[str, str]) -> None:
     """What TensorFlow reads when it is imported: no greeting, no GPU, and the Keras that the IPU has."""
     environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    if importlib.util.find_spec("tf_keras"):
-        environ["TF_USE_LEGACY_KERAS"] = "1"
+    use_keras_2(environ)
 
 
 def _only_ours() -> TextIO:

@@ -6,9 +6,9 @@ from typing import Callable
 
 import pytest
 
+from ipulaunch.configs.keras_2 import use_keras_2
 from ipulaunch.configs.secrets import is_secret
 from ipulaunch.topology import Batch
-from ipulaunch.workers.threads import use_keras_2
 
 # Tests may run within a job of a cluster, or one that has secrets; neither is theirs, nor are a user's own settings.
 _NOT_OURS = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from typing import MutableMapping
 
 from ipulaunch.configs.job import Job
+from ipulaunch.configs.keras_2 import use_keras_2
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,6 @@ class Threads:
     inter_op: int  # operations side by side
     data: int  # the input pipeline
     omp: str  # OMP_NUM_THREADS; the user's own value is kept
-
-
-def use_keras_2(environ: MutableMapping[str, str]) -> None:
-    """TensorFlow 2.16 and later: take Keras 2, the generation the IPU has, where it is installed."""
-    if importlib.util.find_spec("tf_keras"):
-        environ["TF_USE_LEGACY_KERAS"] = "1"
 
 
 def size_pools(cores: int, job: Job, environ: MutableMapping[str, str]) -> Threads:

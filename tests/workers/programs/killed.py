@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Optional, Tuple
 
-from ipulaunch.workers.threads import use_keras_2
+from ipulaunch.configs.keras_2 import use_keras_2
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 use_keras_2(os.environ)
