@@ -208,7 +208,7 @@ def _made_on_device(job: Job, split: str) -> MadeOnDevice:
     settings = job.settings
     data, seed = settings.data, settings.training.seed
     samples = data.n_train if split == "train" else data.n_valid
-    more: Dict[str, Any] = {"key": 2 * seed + (split == "validation"), "convert": conversion(data)}
+    more: Dict[str, Any] = {"key": 2 * seed + SPLITS.index(split), "convert": conversion(data)}
     if isinstance(data, CosmoflowData):
         return MadeOnDevice(samples, (np.int16, settings.shape), (np.float32, (data.targets,)), **more)
     return MadeOnDevice(samples, (np.uint8, settings.shape), (np.int32, ()), classes=data.classes, **more)

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.images import ImageData
+from ipulaunch.data_pipeline.record_files import SPLITS
 from ipulaunch.data_pipeline.source import ArraySource, Source
 
 Convert = Callable[[Any], Any]
 
-_SPLITS = {"train": 0, "validation": 1}
 _PATTERN_SIDE = 4  # patches along one edge of a class's pattern
 
 
@@ -30,7 +30,7 @@ class SyntheticCosmoflow(ArraySource):
         self.samples = data.n_train if split == "train" else data.n_valid
         self.inputs = (np.int16, (data.side, data.side, data.side, data.channels))
         self.targets = (np.float32, (data.targets,))
-        self.key = 2 * seed + _SPLITS[split]
+        self.key = 2 * seed + SPLITS.index(split)
 
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """The volumes as int16, as the published records hold them, and their targets in [-1, 1]."""
@@ -54,7 +54,7 @@ class SyntheticImages(ArraySource):
         self.samples = data.n_train if split == "train" else data.n_valid
         self.inputs = (np.uint8, (data.side, data.side, data.channels))
         self.targets = (np.int32, ())
-        self.classes, self.seed, self.key = data.classes, seed, 2 * seed + _SPLITS[split]
+        self.classes, self.seed, self.key = data.classes, seed, 2 * seed + SPLITS.index(split)
         self.pattern = functools.lru_cache(None)(self._pattern)
 
     def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:

@@ -10,8 +10,8 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline import cifar_files, mnist_files
 from ipulaunch.data_pipeline.image_files import Part
 from ipulaunch.data_pipeline.parallel import Progress, Report
+from ipulaunch.data_pipeline.record_files import SPLITS
 
-_SPLITS = ("train", "validation")
 _VERSIONS: Dict[str, Callable[[Path, str], List[List[Part]]]] = {
     "cifar10": functools.partial(cifar_files.versions, classes=10),
     "cifar100": functools.partial(cifar_files.versions, classes=100),
@@ -36,7 +36,7 @@ def find_arrays(directory: Path) -> Optional[ArraySet]:
     """The set in a directory, if there is one; of each split the version of which the most is there."""
     for kind, versions in _VERSIONS.items():
         splits = {}
-        for split in _SPLITS:
+        for split in SPLITS:
             best = max(versions(directory, split), key=_share)
             if _share(best):
                 splits[split] = best

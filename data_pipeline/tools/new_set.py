@@ -12,8 +12,7 @@ from typing import Iterator
 import numpy as np
 
 from ipulaunch.configs.errors import UsageError
-
-SPLITS = {"train": 0, "validation": 1}
+from ipulaunch.data_pipeline.record_files import SPLITS
 
 
 @contextlib.contextmanager
@@ -70,5 +69,5 @@ def _not_empty(out: Path) -> UsageError:
 
 def generator(seed: int, split: str, number: int) -> np.random.Generator:
     """The random numbers of one sample: they depend on nothing else."""
-    key, counter = np.array([seed, number], np.uint64), np.array([0, 0, 0, SPLITS[split]], np.uint64)
+    key, counter = np.array([seed, number], np.uint64), np.array([0, 0, 0, SPLITS.index(split)], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
