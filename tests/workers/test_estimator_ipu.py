@@ -52,8 +52,8 @@ def metrics_of(run: Path) -> List[Dict[str, Any]]:
 # The API and its options, the SDK, and what its Estimator is made with.
 VARIANTS: Dict[str, Any] = {
     "plain": (["--api", "estimator", "--batches-per-step", "2"], "3.4", (2, 1, 1)),
-    "replicated": (["--api", "replica-estimator", "--pod", "4", "--num-instances", "2"], "2.6", (4, 2, 1)),
-    "replicas of their own": (["--api", "replica-estimator", "--ipus", "2", "--num-instances", "2"], "3.4", (8, 1, 1)),
+    "replicated": (["--api", "replica-estimator", "--pod", "4", "--num-instances", "2"], "2.6", (4, 4, 1)),
+    "replicas of their own": (["--api", "replica-estimator", "--ipus", "2", "--num-instances", "2"], "3.4", (8, 2, 1)),
     "pipelined": (
         ["--api", "pipeline-estimator", "--pod", "4", "--num-instances", "1", "--gradient-accumulation-count", "4"],
         "3.1",
@@ -200,3 +200,20 @@ def test_replicas_need_an_optimizer_that_crosses_them(ipu: Any) -> None:
     )
     with pytest.raises(ValueError, match="not a valid replicated training graph"):
         apart.train(feed, steps=1)
+
+
+def test_the_stand_in_counts_the_ipus_of_all_instances(ipu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import popdist.tensorflow
+
+    monkeypatch.setenv("POPDIST_NUM_TOTAL_REPLICAS", "4")
+    monkeypatch.setenv("POPDIST_NUM_LOCAL_REPLICAS", "2")
+    config = ipu.config.IPUConfig()
+    popdist.tensorflow.set_ipu_config(config, ipus_per_replica=1, configure_device=True)
+    options = ipu.ipu_run_config.IPURunConfig(ipu_options=config, num_replicas=2)
+    crossed = ipu.optimizers.cross_replica_optimizer.CrossReplicaOptimizer
+    ours = ipu.ipu_estimator.IPUEstimator(
+        model(ipu, lambda loss: crossed(descent()).minimize(loss)),
+        config=ipu.ipu_run_config.RunConfig(ipu_run_config=options),
+    )
+    with pytest.raises(ValueError, match="IPURunConfig has 2 devices, and 4 are configured"):
+        ours.train(feed, steps=1)

@@ -43,24 +43,18 @@ class IpuEstimators(Estimators):
         turn = self.at.batch.accumulation if self.is_pipelined else 1
         return -(-steps // turn) * turn
 
-    def mean_loss(self, loss: float, updates_per_call: int) -> float:
-        """The loss over our replicas, from what the Estimator tells.
-
-        At the end of a loop the SDK sums over the replicas of all instances and divides by those of this one.
-        """
-        is_summed = not self.is_pipelined and self.at.place.local_replicas > 1 and updates_per_call > 1
-        return loss / self.at.place.instances if is_summed else loss
-
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator that runs so many steps in a device call."""
         ipu, device, place = self.sdk.ipu, self.device, self.at.place
         options = device.config
         rounding = device.training_rounding if is_training else device.no_rounding
         options.floating_point_behaviour.esr = rounding
+        # The SDK compares them with what it compiles for: the IPUs of all instances where PopDist chose the device.
+        replicas = place.local_replicas if options.auto_select_ipus else place.replicas
         on_ipus = ipu.ipu_run_config.IPURunConfig(
             iterations_per_loop=steps_per_call,
             ipu_options=options,
-            num_replicas=place.local_replicas,
+            num_replicas=replicas,
             num_shards=ipus_needed(self.settings.pipeline),
             prefetch_depth=self.settings.device.prefetch_depth,
         )

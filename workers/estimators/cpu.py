@@ -40,10 +40,6 @@ class CpuEstimators(Estimators):
         """How many steps evaluation is padded to."""
         return steps
 
-    def mean_loss(self, loss: float, updates_per_call: int) -> float:
-        """The loss over our replicas, from what the Estimator tells."""
-        return loss
-
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator, which returns to the host after every step, whatever a device call would be."""
         return tf.estimator.Estimator(self._model, config=tf.estimator.RunConfig(**config))

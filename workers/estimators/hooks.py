@@ -30,16 +30,8 @@ class Outside:
 class Watch(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Tells the progress of every device call; a request to stop ends the training, with a checkpoint."""
 
-    def __init__(
-        self,
-        at: Instance,
-        progress: Progress,
-        runs_per_call: int,
-        mean_loss: Callable[[float], float],
-        outside: Outside,
-    ) -> None:
-        self.at, self.progress, self.runs_per_call = at, progress, runs_per_call
-        self.mean_loss, self.outside = mean_loss, outside
+    def __init__(self, at: Instance, progress: Progress, runs_per_call: int, outside: Outside) -> None:
+        self.at, self.progress, self.runs_per_call, self.outside = at, progress, runs_per_call, outside
         self.losses: List[float] = []
         self.calls = 0
         self.stopped: Optional[StoppedError] = None
@@ -57,7 +49,7 @@ class Watch(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         self.losses.append(float(run_values.results))
         if len(self.losses) < self.runs_per_call:
             return
-        loss, self.losses = self.mean_loss(sum(self.losses) / len(self.losses)), []
+        loss, self.losses = sum(self.losses) / len(self.losses), []
         self.calls += 1
         try:
             self.outside(self._tell, loss)

@@ -22,10 +22,6 @@ class Estimators(ABC):
         """How many steps evaluation is padded to."""
 
     @abstractmethod
-    def mean_loss(self, loss: float, updates_per_call: int) -> float:
-        """The loss over our replicas, from what the Estimator tells."""
-
-    @abstractmethod
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator that runs so many steps in a device call."""
 

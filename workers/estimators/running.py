@@ -148,7 +148,7 @@ def _train(
 
         per_call = events.updates_per_call
         runs = per_call // side.updates_per_run(per_call)
-        watch = Watch(at, progress, runs, lambda loss: side.mean_loss(loss, per_call), outside)
+        watch = Watch(at, progress, runs, outside)
         hooks = [watch, Save(at, directory, identity, watch)] if at.writes else [watch]
         config = _config(at, directory.prepared(newest))
         estimator = side.make(config, per_call * at.batch.accumulation, is_training=True)

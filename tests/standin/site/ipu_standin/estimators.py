@@ -8,10 +8,11 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
+from ipu_standin.config import number_of_ipus
 from ipu_standin.feeds import TYPES
 from ipu_standin.options import check_depth
 from ipu_standin.pipelining import Pipeline
-from ipu_standin.sdk import Sdk, selected_ipus
+from ipu_standin.sdk import Sdk, is_by_index, selected_ipus
 
 _v1 = tf.compat.v1
 _HOST_STEPS = "AssignAddVariableOp"
@@ -28,6 +29,10 @@ class IpuRunConfig(NamedTuple):
     prefetch_depth: Optional[int]
 
     @property
+    def devices(self) -> int:
+        return self.num_replicas * self.num_shards
+
+    @property
     def shown(self) -> str:
         return f"{self.iterations_per_loop} iterations, {self.num_replicas} replicas x {self.num_shards} IPUs"
 
@@ -37,15 +42,15 @@ def make_ipu_run_config(*arguments: Any) -> IpuRunConfig:
     for count in (given.iterations_per_loop, given.num_replicas, given.num_shards):
         if type(count) is not int or count < 1:
             raise ValueError(f"IPURunConfig takes positive whole numbers, not {count!r}")
-    if given.ipu_options is None and given.num_replicas * given.num_shards > 1:
+    if given.ipu_options is None and given.devices > 1:
         raise ValueError("IPURunConfig with several devices needs ipu_options")
     check_depth("prefetch_depth", given.prefetch_depth)
     if given.ipu_options is not None:
         if type(given.ipu_options).__name__ != "IPUConfig":
             raise TypeError("ipu_options is an IPUConfig")
-        needed, selected = given.num_replicas * given.num_shards, selected_ipus(given.ipu_options)
-        if selected < needed:
-            raise ValueError(f"ipu_options select {selected} IPUs, and IPURunConfig has {needed} devices")
+        selected = number_of_ipus(given.ipu_options.auto_select_ipus)
+        if not is_by_index(given.ipu_options) and selected != given.devices:
+            raise ValueError(f"ipu_options select {selected} IPUs, and IPURunConfig has {given.devices} devices")
     return given
 
 
@@ -208,11 +213,13 @@ class Configure(_v1.train.SessionRunHook):
         self.sdk, self.given = sdk, given
 
     def begin(self) -> None:
-        if self.given.ipu_options is not None:
-            self.given.ipu_options.configure_ipu_system()
-        needed = self.given.num_replicas * self.given.num_shards
-        if self.sdk.ipus != needed:
-            raise ValueError(f"IPURunConfig has {needed} devices, and {self.sdk.ipus} are configured")
+        options = self.given.ipu_options
+        if options is None:
+            return
+        options.configure_ipu_system()
+        everywhere = selected_ipus(options) * self.sdk.instances  # what is compiled is for the IPUs of all instances
+        if is_by_index(options) and everywhere != self.given.devices:
+            raise ValueError(f"IPURunConfig has {self.given.devices} devices, and {everywhere} are configured")
 
 
 class Fed(_v1.train.SessionRunHook):
@@ -236,6 +243,8 @@ class IpuEstimator:
         if params is not None or warm is not None or any(size is not None for size in sizes):
             raise NotImplementedError("the stand-in takes no params, warm start or batch sizes")
         self.sdk, self.name, self.model_fn, self.given = sdk, name, model_fn, config.ipu_run_config
+        is_placed = self.given.ipu_options is not None and is_by_index(self.given.ipu_options)
+        self.replicas = sdk.local_replicas if is_placed else self.given.num_replicas  # those of this instance
         self.is_pipelined = name == "IPUPipelineEstimator"
         wanted = list(inspect.signature(model_fn).parameters)
         if self.is_pipelined and {"features", "labels"} & set(wanted):
@@ -267,7 +276,7 @@ class IpuEstimator:
     ) -> Any:
         self.sdk.calls.record(f"{self.name}.evaluate", {"steps": steps})
         self._check_steps(steps)
-        fed, runs = Fed(), steps * self.given.num_replicas
+        fed, runs = Fed(), steps * self.replicas
         found = self.inner.evaluate(_checked(input_fn), runs, [*(hooks or []), fed], checkpoint_path, name)
         if fed.runs != runs:
             raise RuntimeError("the feed has run dry")
@@ -278,7 +287,7 @@ class IpuEstimator:
             raise ValueError(f"steps ({steps}) must be a multiple of iterations_per_loop")
 
     def _model(self, features: Any, labels: Any, mode: str) -> Any:
-        self.sdk.is_crossed, self.sdk.turn = False, self.given.num_replicas
+        self.sdk.is_crossed, self.sdk.turn = False, self.replicas
         if self.is_pipelined:
             found = self._train_pipeline(features) if mode == "train" else self._evaluate_pipeline(features)
         else:
@@ -307,9 +316,9 @@ class IpuEstimator:
         if replicas == 1:
             return self._trained(spec.loss, spec.train_op, lambda total: total / iterations)
         if iterations == 1:
-            return self._trained(spec.loss, spec.train_op, lambda total: total / replicas)
+            return self._trained(spec.loss, spec.train_op, lambda total: total / self.replicas)
 
-        def mean(total: Any) -> Any:  # over the replicas of all instances, by those of this one
+        def mean(total: Any) -> Any:  # a sum over the replicas of all instances, by how many there are said to be
             if self.sdk.instances > 1:
                 everywhere = tf.numpy_function(self.sdk.sum_over_instances, [total[tf.newaxis]], tf.float32)
                 total = tf.reshape(everywhere, [])
@@ -324,7 +333,7 @@ class IpuEstimator:
             step = total.assign_add(loss)
         with tf.control_dependencies([step]):
             told = mean(total.read_value())
-        loop = Loop(total.initializer, step.op, self.given.iterations_per_loop * self.given.num_replicas)
+        loop = Loop(total.initializer, step.op, self.given.iterations_per_loop * self.replicas)
         hooks = [Configure(self.sdk, self.given), loop]
         return tf.estimator.EstimatorSpec("train", loss=told, train_op=told, training_hooks=hooks)
 
@@ -338,7 +347,7 @@ class IpuEstimator:
     def _outfed(self, tensors: Any) -> List[Any]:
         """Tensors as an outfeed hands them out: a dimension for the iterations, and one for replicas if several."""
         found = list(tensors)
-        for _ in range(2 if self.given.num_replicas > 1 else 1):
+        for _ in range(2 if self.replicas > 1 else 1):
             found = [tensor[tf.newaxis] for tensor in found]
         return found
 
@@ -367,11 +376,11 @@ class IpuEstimator:
 
     def _train_pipeline(self, features: Any) -> Any:
         spec, loss = self._in_stages(features, "train")
-        out, replicas = spec.optimizer_function(loss), self.given.num_replicas
+        out, replicas = spec.optimizer_function(loss), self.replicas
         if not isinstance(out, OptimizerOutput):
             raise TypeError("optimizer_function must return an OptimizerFunctionOutput")
         crosses = isinstance(out.opt, CrossReplica)
-        if replicas > 1 and not crosses:
+        if self.given.num_replicas > 1 and not crosses:
             raise ValueError("replicas of a pipeline without a CrossReplicaOptimizer train apart")
         factor = (1.0 if spec.method == "SUM" else 1 / spec.count) / (self.sdk.replicas if crosses else 1)
         pairs, opt = out.opt.compute_gradients(out.loss), out.opt.opt if crosses else out.opt

@@ -132,6 +132,11 @@ def make_config(sdk: Sdk) -> Any:
     return IPUConfig
 
 
+def is_by_index(config: Any) -> bool:
+    """Whether PopDist has chosen the device, by its number among those of the host."""
+    return config.__dict__["device_ipus"] is not None
+
+
 def selected_ipus(config: Any) -> int:
     """The IPUs that a config asks for: PopDist's device, or so many."""
     return config.__dict__["device_ipus"] or number_of_ipus(config.auto_select_ipus)
