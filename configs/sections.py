@@ -182,9 +182,10 @@ class Training:
         is_path=True,
     )
     resume: Optional[str] = setting(
-        None, "continue from the newest complete checkpoint of this run or directory; auto: of the newest run",
+        None,
+        "continue from the newest whole checkpoint of this run or directory; auto: of the newest run of this network",
         flag="--resume",
-    )  # fmt: skip
+    )
 
     def __post_init__(self) -> None:
         if not self.training and not self.validation:

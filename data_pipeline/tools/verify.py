@@ -144,6 +144,8 @@ def _check_file(kind: str, split: str, path: Path, progress: Progress) -> _Check
                     checked.notes.extend((place, note) for note in findings.notes)
                     checked.forms.extend([(place, findings.form)] if findings.form else [])
                 number, position = number + 1, position + HEADER + len(data) + FOOTER
+        if not number and not checked.defects:
+            checked.notes.append((Place(str(path)), "no record in it"))
     except OSError as error:
         checked.defects.append((Place(str(path)), f"the file cannot be read: {error.strerror or error}"))
         size = 0

@@ -200,7 +200,8 @@ def _print_verified(result: Mapping[str, Any], defects: List[Dict[str, Any]]) ->
     if len(defects) > _MOST_DEFECTS:
         click.echo(f"... {len(defects) - _MOST_DEFECTS} more; --json lists all")
     for note in result["notes"]:
-        click.echo(f"note: {note['message']}: {counted(note['records'], 'record')}")
+        is_of_files = any(place["record"] is None for place in note["places"])
+        click.echo(f"note: {note['message']}: {counted(note['records'], 'file' if is_of_files else 'record')}")
     form = f" of {result['form']}" if result["form"] else ""
     for split, records in result["records"].items():
         files = counted(result["files"][split], "file")

@@ -148,9 +148,9 @@ def _print_suggestion(settings: Any, stages: int, by: str, as_json: bool) -> Non
             (f"{number}", first, f"{cost.flops / 1e9:.3g}", share, f"{cost.parameters:,}", f"{cost.activations:,}")
         )
     click.echo(
-        f"{network.name} in {stages} stages, balance {found.balance:.0%} by {by}; of a micro-batch of {micro_size},"
+        f"{network.name} in {stages} stages, balance {found.balance:.0%} by {by}. Computed for a micro-batch of"
+        f" {micro_size}, forward and backward:\n"
     )
-    click.echo("computed, forward and backward:\n")
     click.echo(table(rows) + "\n")
     click.echo(" ".join(f"--pipeline-splits {name}" for name in found.splits))
     if stages not in IPUS_PER_REPLICA:

@@ -28,7 +28,10 @@ NO_DEFECTS: Dict[str, Any] = {
     "records": {"train": 7},
     "bytes": 5_000_000,
     "defects": 0,
-    "notes": [{"message": "CMYK", "records": 1, "places": []}],
+    "notes": [
+        {"message": "CMYK", "records": 1, "places": [{"file": "a", "record": 3, "offset": 9}]},
+        {"message": "no record in it", "records": 1, "places": [{"file": "b", "record": None, "offset": None}]},
+    ],
     "shards": {"train": {"steps": 3, "instances": 2, "per_instance": 3, "left_out": 1}},
 }
 AUDITED: Dict[str, Any] = {
@@ -157,6 +160,7 @@ def test_verify_says_what_it_found(task: Any, ipulaunch: Run) -> None:
         0,
         [
             "note: CMYK: 1 record",
+            "note: no record in it: 1 file",
             "train: 7 records in 2 files; 2 instances x 3 samples in 3 steps, 1 left out",
             "ok: 5.0 MB read, every checksum and field is right",
         ],

@@ -37,6 +37,15 @@ def test_a_good_set_has_no_defects(volumes: Path, images: Path, events: Events) 
     assert defects(events) == []
 
 
+def test_a_file_that_was_emptied_is_noted(volumes: Path, events: Events) -> None:
+    emptied = sorted((volumes / "train").glob("*.tfrecord"))[0]
+    emptied.write_bytes(b"")
+    (note,) = check(volumes, events)["notes"]
+    assert (note["message"], note["records"]) == ("no record in it", 1)
+    assert note["places"] == [{"file": str(emptied), "record": None, "offset": None}]
+    assert defects(events) == []
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_a_wrong_byte_is_found_and_the_rest_is_still_read(packed: bool, tmp_path: Path, events: Events) -> None:
     path = tmp_path / "train" / "a.tfrecord"
