@@ -200,8 +200,7 @@ def _print_verified(result: Mapping[str, Any], defects: List[Dict[str, Any]]) ->
     if len(defects) > _MOST_DEFECTS:
         click.echo(f"... {len(defects) - _MOST_DEFECTS} more; --json lists all")
     for note in result["notes"]:
-        is_of_files = any(place["record"] is None for place in note["places"])
-        click.echo(f"note: {note['message']}: {counted(note['records'], 'file' if is_of_files else 'record')}")
+        click.echo(f"note: {note['message']}: {_counted_places(note)}")
     form = f" of {result['form']}" if result["form"] else ""
     for split, records in result["records"].items():
         files = counted(result["files"][split], "file")
@@ -209,6 +208,12 @@ def _print_verified(result: Mapping[str, Any], defects: List[Dict[str, Any]]) ->
     if not defects:
         what = "checksum and field" if result["kind"] in ("cosmoflow", "imagenet") else "size and label"
         click.echo(f"ok: {_size(result['bytes'])} read, every {what} is right")
+
+
+def _counted_places(note: Mapping[str, Any]) -> str:
+    """How many records an oddity is in, or files, of which the first is named."""
+    files = [place["file"] for place in note["places"] if place["record"] is None]
+    return f"{counted(note['records'], 'file')}, {files[0]}" if files else counted(note["records"], "record")
 
 
 def _share(share: Optional[Mapping[str, Any]]) -> str:

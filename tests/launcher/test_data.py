@@ -160,7 +160,7 @@ def test_verify_says_what_it_found(task: Any, ipulaunch: Run) -> None:
         0,
         [
             "note: CMYK: 1 record",
-            "note: no record in it: 1 file",
+            "note: no record in it: 1 file, b",
             "train: 7 records in 2 files; 2 instances x 3 samples in 3 steps, 1 left out",
             "ok: 5.0 MB read, every checksum and field is right",
         ],
