@@ -86,10 +86,16 @@ def descendants() -> List[int]:
 
 
 def wake() -> bool:
-    """Let every process below us that was stopped go on; whether there was one."""
+    """Let every process below us that was stopped go on; whether there was one.
+
+    The instances that were not are stopped instead: together they would train on, and might even come to their end.
+    """
     tree = _Tree()
-    stopped = [pid for pid in tree.below(os.getpid()) if pid in tree.stopped]
-    _send(stopped, signal.SIGCONT)
+    below = tree.below(os.getpid())
+    stopped = [pid for pid in below if pid in tree.stopped]
+    if stopped:
+        _send((pid for pid in below if pid not in tree.stopped and _rank(pid) is not None), signal.SIGSTOP)
+        _send(stopped, signal.SIGCONT)
     return bool(stopped)
 
 
