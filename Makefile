@@ -8,6 +8,9 @@ EXTRAS ?= cpu,test
 # Tests that start instances use all cores themselves, and bound how long these take: they run one after another.
 IN_PARALLEL ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 
+# For machines that others use as well: `make test AGAIN='--reruns 1 -raR'` tries what has failed once more, and lists it.
+AGAIN ?=
+
 # Any of the three stacks, in an environment of its own; `find` prints nothing where the interpreter is missing.
 TWIN_PYTHON ?= $(shell .ci/find-python 3.8)
 NEWEST_PYTHON ?= $(shell .ci/find-python 3.13 3.12)
@@ -21,23 +24,23 @@ demo: $(VENV)/.ready ## rehearse CosmoFlow for a POD16 on this machine
 	$(BIN)/ipulaunch cosmoflow --pod 16
 
 test: $(VENV)/.ready ## the whole test suite
-	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not mpi and not slurm and not hosts"
-	$(BIN)/python -m pytest -m mpi
+	$(BIN)/python -m pytest $(AGAIN) $(IN_PARALLEL) -m "not mpi and not slurm and not hosts"
+	$(BIN)/python -m pytest $(AGAIN) -m mpi
 
 test-core: $(VENV)/.ready ## the subset that every stack must pass
-	$(BIN)/python -m pytest $(IN_PARALLEL) -m "core and not mpi"
-	$(BIN)/python -m pytest -m "core and mpi"
+	$(BIN)/python -m pytest $(AGAIN) $(IN_PARALLEL) -m "core and not mpi"
+	$(BIN)/python -m pytest $(AGAIN) -m "core and mpi"
 
 faults: $(VENV)/.ready ## every row of the fault table three times, as root; FAULT_TABLE=docs/faults.md keeps what it measures
 	FAULT_ROUNDS=3 $(BIN)/python -m pytest tests/faults/test_faults.py
 
 test-hosts: $(VENV)/.ready ## rehearsals across hosts made of network namespaces, as root
 	.ci/install-sshd
-	$(BIN)/python -m pytest -m hosts tests/hosts
+	$(BIN)/python -m pytest $(AGAIN) -m hosts tests/hosts
 
 test-slurm: $(VENV)/.ready ## jobs on a real Slurm of one node, on loopback
 	.ci/install-slurm
-	$(BIN)/python -m pytest -m slurm tests/slurm
+	$(BIN)/python -m pytest $(AGAIN) -m slurm tests/slurm
 
 test-twin: ## the whole suite as on a POD: Python 3.8, TensorFlow 2.6.3
 	$(call on_stack,$(TWIN_PYTHON),.venv-twin,3.8,test)
