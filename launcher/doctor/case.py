@@ -35,6 +35,15 @@ class Place(NamedTuple):
     holds: Tuple[str, ...] = ()  # patterns of files, of each of which there must be one
 
 
+class Volumes(NamedTuple):
+    """CosmoFlow's files, and the volumes that they are to hold."""
+
+    data_dir: Path
+    patterns: Tuple[str, ...]
+    side: int
+    channels: int
+
+
 class Case(NamedTuple):
     """A plan and what it takes; without a plan, whatever might be asked of this machine."""
 
@@ -45,6 +54,7 @@ class Case(NamedTuple):
     run_dir: Optional[Path] = None  # None: a new one below runs/
     writes: Tuple[Place, ...] = ()
     reads: Tuple[Place, ...] = ()
+    volumes: Optional[Volumes] = None
     samples: str = ""  # SYNTHETIC or NOT_NAMED, where no directory has them
     hosts: Tuple[str, ...] = ()  # beside this machine
     vipu: Optional[Vipu] = None
@@ -92,6 +102,7 @@ def with_places(case: Case, settings: Any) -> Case:
     """The case with the directories that the settings of a workload name."""
     data, training = settings.data, settings.training
     reads: List[Place] = []
+    volumes: Optional[Volumes] = None
     for section, name, label in (
         (data, "data_dir", "data"),
         (data, "dataset_path", "data"),
@@ -102,6 +113,8 @@ def with_places(case: Case, settings: Any) -> Case:
         if path:
             holds = _record_files(training) if name == "data_dir" else ()
             reads.append(Place(label, Path(path).absolute(), "--" + name.replace("_", "-"), holds=holds))
+            if name == "data_dir":
+                volumes = Volumes(Path(path).absolute(), holds, data.side, data.channels)
     writes: List[Place] = []
     for section, name, label in (
         (training, "checkpoint_output_dir", "checkpoints"),
@@ -120,6 +133,7 @@ def with_places(case: Case, settings: Any) -> Case:
         samples = NOT_NAMED if needs_a_name else SYNTHETIC
     return case._replace(
         reads=tuple(reads),
+        volumes=volumes,
         writes=(*case.writes, *writes),
         samples=samples,
         needs_estimators=settings.api != KERAS,

@@ -27,6 +27,7 @@ from ipulaunch.launcher.doctor.remote_hosts import check_hosts
 from ipulaunch.launcher.doctor.sdk import GROUP as ON_IPUS
 from ipulaunch.launcher.doctor.sdk import check_sdk
 from ipulaunch.launcher.doctor.vipu import check_vipu
+from ipulaunch.launcher.doctor.volumes import check_volumes
 from ipulaunch.launcher.doctor.world import World
 
 Examination = Callable[[Case, World], List[Check]]
@@ -51,6 +52,7 @@ def examinations(case: Case) -> List[Tuple[str, str, Examination]]:
         (MACHINE, "network", check_network),
         (MACHINE, "clock", check_clock),
         (PLACES, "directories", check_places),
+        (PLACES, "volumes", check_volumes),
         (LEFTOVERS, "leftovers", check_leftovers),
         ("hosts", "hosts", check_hosts),
         (PYTHON, "Python", check_interpreter),

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import dataclasses
+import gzip
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+
+from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowSettings
+from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+from ipulaunch.launcher.doctor.case import Case, with_places
+from ipulaunch.launcher.doctor.volumes import check_volumes
+
+pytestmark = pytest.mark.core
+
+
+def volume(side: int) -> bytes:
+    values = np.zeros((side, side, side, 4), np.int16)
+    return encode_example({"x": values.tobytes(), "y": np.zeros(4, np.float32)})
+
+
+def case(tmp_path: Path, side: int, *, validation: bool = True) -> Case:
+    settings = CosmoflowSettings(data=CosmoflowData(data_dir=str(tmp_path), side=side))
+    training = dataclasses.replace(settings.training, validation=validation)
+    return with_places(Case(), dataclasses.replace(settings, training=training))
+
+
+@pytest.fixture()
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def write(split: str, *records: bytes, packed: bool = False) -> Path:
+        path = tmp_path / split / "part-00000.tfrecord"
+        path.parent.mkdir()
+        write_records(path, records)
+        if packed:
+            path.write_bytes(gzip.compress(path.read_bytes()))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("side", [1, 4, 16, 64])
+def test_volumes_as_asked(
+    side: int, packed: bool, write: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    for split in ("train", "validation"):
+        write(split, volume(side), packed=packed)
+    checks = check_volumes(case(tmp_path, side), make_world())
+    assert [(check.name, check.state) for check in checks] == [("train volumes", "ok"), ("validation volumes", "ok")]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_other_volumes_are_named_with_the_option(
+    packed: bool, write: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = write("train", volume(32), packed=packed)
+    (check,) = check_volumes(case(tmp_path, 64), make_world())
+    assert (check.state, check.fix) == ("missing", "--side 32")
+    assert check.found == f"{path}: 32 x 32 x 32, and the job is for 64 x 64 x 64"
+
+
+def test_records_of_something_else(write: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path) -> None:
+    write("train", bytes(50_000))
+    (check,) = check_volumes(case(tmp_path, 64), make_world())
+    assert check.state == "missing"
+    assert "a record of 50,000 bytes, and a volume of 64 x 64 x 64 takes 2,097,152" in check.found
+
+
+@pytest.mark.parametrize(
+    ("content", "states"),
+    [
+        pytest.param(b"", [], id="empty"),
+        pytest.param(b"abc", [], id="cut-off"),
+        pytest.param(b"\x1f\x8b\x08\x00 is no archive", ["missing"], id="no-archive"),
+        pytest.param(b"\x1f\x8b", ["missing"], id="archive-cut-off"),
+        pytest.param(b"\xff" * 8, ["missing"], id="huge"),
+    ],
+)
+def test_files_that_hold_no_records(
+    content: bytes, states: Any, write: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    write("train").write_bytes(content)
+    assert [check.state for check in check_volumes(case(tmp_path, 4), make_world())] == states
+
+
+def test_splits_that_a_job_does_not_read(
+    write: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    write("train", volume(4))
+    write("validation", volume(8))
+    assert [check.state for check in check_volumes(case(tmp_path, 4), make_world())] == ["ok", "missing"]
+    only_training = case(tmp_path, 4, validation=False)
+    assert [check.state for check in check_volumes(only_training, make_world())] == ["ok"]
+
+
+def test_synthetic_volumes_are_as_asked(make_world: Callable[..., Any]) -> None:
+    assert check_volumes(with_places(Case(), CosmoflowSettings()), make_world()) == []
