@@ -7,7 +7,7 @@ import platform
 from typing import Any, Callable, Dict, List, Sequence
 
 from ipulaunch.configs.job import Job
-from ipulaunch.topology import cpulist, hostlist, hosts, pods
+from ipulaunch.topology import hostlist, hosts, pods
 from ipulaunch.topology.batch import Batch
 from ipulaunch.topology.plan import Placement, Plan
 from ipulaunch.topology.popdist import Place
@@ -51,9 +51,9 @@ def _placements(found: Sequence[Dict[str, Any]], replicas: int) -> List[Placemen
 
 
 def _shares_cores(found: Sequence[Dict[str, Any]]) -> bool:
-    """Whether a host has more instances than it has CPUs for them."""
+    """Whether a host has more instances than it has cores for them."""
     for host in {about["host"] for about in found}:
-        there = [cpulist.parse(about["cpus"]) for about in found if about["host"] == host]
-        if len(there) > len({cpu for cpus in there for cpu in cpus}):
+        there = [about for about in found if about["host"] == host]
+        if len(there) > sum({about["cpus"]: about["cores"] for about in there}.values()):
             return True
     return False

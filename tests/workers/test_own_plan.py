@@ -13,8 +13,8 @@ from ipulaunch.workers.binding import Binding
 from ipulaunch.workers.own_plan import own_plan
 
 
-def planned(*hosts: str, cpus: str = "") -> Plan:
-    """The plan of instances on these hosts, as the first of them writes it; of cores of their own, or of these."""
+def planned(*hosts: str, cpus: str = "", cores: int = 1) -> Plan:
+    """The plan of instances on these hosts, as the first of them writes it; of a core of their own, or of these."""
 
     def each(text: str) -> List[str]:
         about = [{**json.loads(text), "host": host, "cpus": cpus or str(i)} for i, host in enumerate(hosts)]
@@ -23,7 +23,7 @@ def planned(*hosts: str, cpus: str = "") -> Plan:
     count = len(hosts)
     place = Place(0, count, 0, count, 0, 2, 2 * count, 4)
     job: Any = Job("cosmoflow", "cpu", None)
-    return own_plan(job, Batch(1, 2 * count, 3), place, Binding("0", 1, "default"), each)
+    return own_plan(job, Batch(1, 2 * count, 3), place, Binding("0", cores, "default"), each)
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,6 @@ def test_every_instance_is_where_it_says(hosts: Any, named: Any, local: List[int
 
 def test_more_instances_than_cores_share_them() -> None:
     assert planned("a", "a", cpus="0").oversubscribed
-    assert not planned("a", "a", cpus="0-3").oversubscribed
+    assert planned("a", "a", cpus="0-1").oversubscribed  # two threads of a core
+    assert not planned("a", "a", cpus="0-3", cores=4).oversubscribed
     assert not planned("a", "b", cpus="0").oversubscribed
