@@ -48,6 +48,7 @@ class Trial:
         self.directory, self.volumes = directory, volumes
         self.run = directory / "run"
         self.checkpoints = self.run
+        self.seconds = 0.0  # that it took, once it has
 
     def job(self, instances: int) -> List[str]:
         words = ["cosmoflow", "--pod", "4", "--num-instances", str(instances), "--oversubscribe", "--engine", "openmpi"]
@@ -142,9 +143,11 @@ def volumes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, volumes: Path) -> Trial:
     trial = Trial(tmp_path_factory.mktemp("undisturbed"), volumes)
+    started = time.monotonic()
     process = trial.start()
     _, said = process.communicate(timeout=LONGEST_S)
     assert process.returncode == 0, said
+    trial.seconds = time.monotonic() - started
     return trial
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.mpi
+SOON_S = 120.0  # on a machine that may be busy
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ def test_a_run_stops_on_request_with_a_checkpoint_and_continues(
     outcome = trial.disturbed(faults=[{"instance": 1, "at": "step", "count": 75, "do": "ask", "number": int(number)}])
     assert outcome.code == code, outcome.said
     assert "stopped on request after update" in outcome.said and "resume: ipulaunch resume" in outcome.said
-    assert outcome.seconds < 30.0
+    assert outcome.seconds < SOON_S
     records = [trial.run / f"instance-00{instance}" / "stopped.json" for instance in (0, 1)]
     assert len({json.loads(path.read_text())["message"] for path in records}) == 1  # at the same update
     trial.resume()

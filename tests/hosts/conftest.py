@@ -17,6 +17,7 @@ from ipulaunch.launcher.processes import die_with_parent
 
 TOOLS = ("sshd", "ssh", "ssh-keygen", "ip", "unshare", "nsenter")
 SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+SSHD = ("sshd:", "sshd-session:", "sshd-auth:")  # as its processes call themselves, since OpenSSH 9.8 by three names
 NAMES = ("login", "a", "b")  # a switch is in the first
 # Everything of ssh's is in a directory that lies over /etc/ssh, on these hosts only.
 SSH_CONFIG = """\
@@ -95,7 +96,7 @@ class Host:
             if entry.name.isdigit():
                 with contextlib.suppress(OSError):  # it has just ended
                     words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    if words and os.readlink(entry / "ns" / "pid") == space and not words.startswith("sshd:"):
+                    if words and os.readlink(entry / "ns" / "pid") == space and not words.startswith(SSHD):
                         found.append(words)
         return found
 

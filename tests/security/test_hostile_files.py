@@ -53,7 +53,7 @@ def soon() -> Any:
     """None of these takes long; most would have taken for ever."""
     started = time.process_time()
     yield
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 60
 
 
 @pytest.mark.parametrize(

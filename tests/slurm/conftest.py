@@ -188,12 +188,13 @@ def make_cluster() -> Iterator[Callable[[str], Any]]:
         def make(tracking: str) -> Cluster:
             if tracking not in clusters:
                 # Not below pytest's own directory: the path of a socket has 107 letters at most.
-                home = Path(tempfile.mkdtemp(prefix="slurm-"))
+                home = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
                 stack.callback(shutil.rmtree, home, ignore_errors=True)  # Slurm may still be at it
                 home.chmod(0o755)  # munge refuses a socket that not everybody can reach
-                clusters[tracking] = Cluster(home, tracking)
-                stack.callback(clusters[tracking].stop)
-                clusters[tracking].start()
+                cluster = Cluster(home, tracking)
+                stack.callback(cluster.stop)
+                cluster.start()
+                clusters[tracking] = cluster
             return clusters[tracking]
 
         yield make

@@ -10,6 +10,8 @@ from typing import Any, List
 
 import pytest
 
+from ipulaunch.topology.hosts import discover
+
 SHOW = """
 import json, os
 from dataclasses import asdict
@@ -41,16 +43,17 @@ def test_a_share_that_is_not_ours_is_not_taken() -> None:
 
 @pytest.mark.parametrize(("given", "expected"), [({}, "1"), ({"OMP_NUM_THREADS": "7"}, "7")], ids=["sized", "kept"])
 def test_a_program_is_bound_and_its_threads_sized_unless_the_user_did(given: Any, expected: str) -> None:
+    cores = [core for node in discover("here").nodes for core in node.cores]
     place = {
         "POPDIST_NUM_TOTAL_REPLICAS": "1",
         "POPDIST_NUM_LOCAL_REPLICAS": "1",
-        "OMPI_COMM_WORLD_LOCAL_SIZE": str(len(os.sched_getaffinity(0))),
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(len(cores)),
     }
     environ = {**{k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}, **place, **given}
     code = "import os; print(len(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])"
     command = [sys.executable, "-m", "ipulaunch.workers.bound", sys.executable, "-c", code]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=180, check=True)
-    assert done.stdout.split() == ["1", expected]
+    assert done.stdout.split() == [str(len(cores[0])), expected]
 
 
 def test_a_program_that_does_not_start_says_so() -> None:

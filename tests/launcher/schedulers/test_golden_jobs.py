@@ -73,7 +73,8 @@ def _shells(name: str) -> List[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_golden(name: str, ipulaunch: Run, tmp_path: Path) -> None:
+def test_golden(name: str, ipulaunch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
     words = ["submit", *CASES[name], "--run-dir", "/home/me/runs/first", "--dry-run"]
     code, out, _ = ipulaunch(*words)
     assert code == 0
