@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 import click
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.run_directory import records_of
 from ipulaunch.configs.wording import counted
+from ipulaunch.launcher.commands.data_sets import build, json_option, make, print_json, size
 from ipulaunch.launcher.commands.status import runs_dir
 from ipulaunch.launcher.data_tasks import run_task
 from ipulaunch.launcher.picture import table
@@ -18,140 +18,24 @@ from ipulaunch.launcher.run_states import find_run
 
 _MOST_DEFECTS = 50  # that are listed; --json has all
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-
 
 @click.group("data")
 def command() -> None:
     """Make, build, index, verify, audit and measure data sets."""
 
 
-@command.group("make")
-def make() -> None:
-    """Write a small set of synthetic samples in a published format. A model can learn from them."""
-
-
-def _make_options(samples: int, validation_samples: int) -> Callable[[Any], Any]:
-    """What every maker takes."""
-
-    def add(function: Any) -> Any:
-        options = [
-            click.option("--out", type=click.Path(), required=True, help="New or empty directory to write to."),
-            click.option(
-                "--samples", type=click.IntRange(1), default=samples, show_default=True, help="Training samples."
-            ),
-            click.option(
-                "--validation-samples",
-                type=click.IntRange(1),
-                default=validation_samples,
-                show_default=True,
-                help="Validation samples.",
-            ),
-            click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the samples."),
-            _json,
-        ]
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
-
-
-@make.command("cosmoflow")
-@_make_options(256, 64)
-@click.option(
-    "--side", type=click.IntRange(2), default=32, show_default=True, help="Voxels per edge; 128 in the published set."
-)
-@click.option(
-    "--samples-per-file",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Samples in each file; 1 in the published set.",
-)
-@click.option("--gzip", is_flag=True, help="Compress the files.")
-def make_cosmoflow(as_json: bool, **options: Any) -> None:
-    """Write random fields as int16 volumes; the targets are amplitude, slope, cut-off and mean."""
-    _print_made(run_task("make_cosmoflow", options).result, as_json)
-
-
-@make.command("imagenet")
-@_make_options(1000, 200)
-@click.option(
-    "--side", type=click.IntRange(8), default=500, show_default=True, help="Approximate width in pixels; sizes vary."
-)
-@click.option("--files", type=click.IntRange(1, 99999), default=8, show_default=True, help="Training files.")
-@click.option(
-    "--classes",
-    type=click.IntRange(1, 1000),
-    default=10,
-    show_default=True,
-    help="Number of classes; labels start at 1.",
-)
-@click.option("--boxes", is_flag=True, help="Add the bounding box of each object.")
-def make_imagenet(as_json: bool, **options: Any) -> None:
-    """Write JPEGs of about 500 x 375 in TFRecord files; colour, stripes and a spot show the class."""
-    _print_made(run_task("make_images", {"kind": "imagenet", **options}).result, as_json)
-
-
-@make.command("cifar10")
-@_make_options(5000, 1000)
-def make_cifar10(as_json: bool, **options: Any) -> None:
-    """Write the Python and the binary batches."""
-    _print_made(run_task("make_images", {"kind": "cifar10", **options}).result, as_json)
-
-
-@make.command("mnist")
-@_make_options(6000, 1000)
-def make_mnist(as_json: bool, **options: Any) -> None:
-    """Write the four idx files, compressed with gzip."""
-    _print_made(run_task("make_images", {"kind": "mnist", **options}).result, as_json)
-
-
-@command.group("build")
-def build() -> None:
-    """Build record files from raw data."""
-
-
-@build.command("imagenet")
-@click.option(
-    "--raw",
-    type=click.Path(),
-    required=True,
-    help="Directory with train/ and validation/, or with ILSVRC2012_img_*.tar.",
-)
-@click.option(
-    "--out", type=click.Path(), required=True, help="New directory, or that of an interrupted build to continue."
-)
-@click.option("--shards", type=click.IntRange(1, 99999), help="Training files; validation gets an eighth as many.")
-@click.option(
-    "--longest-side", type=click.IntRange(1), help="Shrink images whose longest side has more pixels than this."
-)
-@click.option(
-    "--validation-labels", type=click.Path(), help="File with the class of each validation image, one per line."
-)
-@click.option("--workers", type=click.IntRange(1), help="Files to write at the same time. Default: one per core.")
-@_json
-def build_imagenet(as_json: bool, **options: Any) -> None:
-    """Turn class folders or the challenge's archives into TFRecord files. An interrupted build continues."""
-    result = run_task("build_imagenet", options).result
-    if as_json:
-        _print_json(result)
-        return
-    for split, count in result["images"].items():
-        click.echo(f"{split}: {count} images in {counted(result['shards'][split], 'file')}")
-    click.echo(f"{result['classes']} classes; {result['converted']} images converted, {result['kept']} files kept")
-    click.echo(f"in {result['out']}")
+command.add_command(make)
+command.add_command(build)
 
 
 @command.command("index")
 @click.argument("directory", type=click.Path())
-@_json
+@json_option
 def index(as_json: bool, **options: Any) -> None:
     """Build the record index of a set if it is missing or out of date."""
     result = run_task("index", options).result
     if as_json:
-        _print_json(result)
+        print_json(result)
         return
     if not result["splits"]:
         click.echo(f"{result['kind']} is read whole and needs no index")
@@ -181,12 +65,12 @@ def index(as_json: bool, **options: Any) -> None:
     type=click.IntRange(1),
     help="Show the samples per instance, for this many micro-batches per weight update. Default: 1.",
 )
-@_json
+@json_option
 def verify(as_json: bool, **options: Any) -> None:
     """Check every checksum, every field, and the header and end of every image of a set."""
     result, defects = run_task("verify", options)
     if as_json:
-        _print_json({**result, "defects": defects})
+        print_json({**result, "defects": defects})
     else:
         _print_verified(result, defects)
     if defects:
@@ -207,7 +91,7 @@ def _print_verified(result: Mapping[str, Any], defects: List[Dict[str, Any]]) ->
         click.echo(f"{split}: {counted(records, 'record')}{form} in {files}{_share(result['shards'].get(split))}")
     if not defects:
         what = "checksum and field" if result["kind"] in ("cosmoflow", "imagenet") else "size and label"
-        click.echo(f"ok: {_size(result['bytes'])} read, every {what} is right")
+        click.echo(f"ok: {size(result['bytes'])} read, every {what} is right")
 
 
 def _counted_places(note: Mapping[str, Any]) -> str:
@@ -229,14 +113,14 @@ def _share(share: Optional[Mapping[str, Any]]) -> str:
 @command.command("audit")
 @click.argument("run")
 @runs_dir
-@_json
+@json_option
 def audit(run: str, runs_dir: Path, as_json: bool) -> None:
     """Check from the trace of RUN, a directory or a name, that each sample was used once in every epoch."""
     path = str(records_of(find_run(run, runs_dir)).path)
     result, defects = run_task("audit", {"run": path})
     messages = [defect["message"] for defect in defects]
     if as_json:
-        _print_json({**result, "messages": messages})
+        print_json({**result, "messages": messages})
     else:
         click.echo("\n".join([*messages, *_audited(result)]))
     if result["discrepancies"]:
@@ -285,12 +169,12 @@ def _audited(result: Mapping[str, Any]) -> List[str]:
     show_default=True,
     help="Seconds to measure each pipeline for.",
 )
-@_json
+@json_option
 def bench(as_json: bool, **options: Any) -> None:
     """Compare our input pipeline with a conventional tf.data one and with what the machine can do at most."""
     result = run_task("bench", options).result
     if as_json:
-        _print_json(result)
+        print_json(result)
         return
     head = ("pipeline", "samples/s", "MB/s", "per core", "first batch s", "memory MB")
     names = ("samples_per_s", "mb_per_s", "per_core", "first_batch_s", "memory_mb")
@@ -300,26 +184,7 @@ def bench(as_json: bool, **options: Any) -> None:
         click.echo(f"{name}: {ratio:.2f}")
 
 
-def _print_made(result: Mapping[str, Any], as_json: bool) -> None:
-    if as_json:
-        _print_json(result)
-        return
-    counts = result["samples"]
-    click.echo(
-        f"{counts['train']} training and {counts['validation']} validation samples"
-        f" in {counted(result['files'], 'file')}, {_size(result['bytes'])}, in {result['out']}"
-    )
-
-
-def _print_json(data: Mapping[str, Any]) -> None:
-    click.echo(json.dumps(data, indent=1))
-
-
 def _number(value: Optional[float]) -> str:
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
