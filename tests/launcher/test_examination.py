@@ -131,7 +131,7 @@ def test_logs_decide_the_device_calls_of_a_plan(logs: str, calls: str, ipulaunch
     code, out, err = ipulaunch(*words)
     assert code == 0, err
     assert f"4686 weight updates in {calls}" in out
-    assert ("warning" in err) == (logs in ("2", "10", "0"))
+    assert ("logs per epoch" in err) == (logs in ("2", "10", "0"))
 
 
 WITHOUT_EFFECT = [
