@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 import pytest
@@ -14,16 +14,15 @@ import pytest
 pytestmark = [pytest.mark.mpi, pytest.mark.core]
 
 ONE_WEIGHT = Path(__file__).parent / "programs" / "one_weight.py"
-JOB = {
-    "data.side": 8,
+SIZES = {
     "data.n_train": 40,  # 2 updates of 16, and 8 samples left out
     "data.n_valid": 13,  # divides by no number of replicas
-    "model.conv_size": 2,
-    "model.n_conv_layers": 2,
-    "model.dropout": 0.5,
     "training.gradient_accumulation_count": 2,
     "training.micro_batch_size": 2,
 }
+# A network with dropout, and one with batch statistics.
+COSMOFLOW = {"data.side": 8, "model.conv_size": 2, "model.n_conv_layers": 2, "model.dropout": 0.5}
+CIFAR10 = {"data.synthetic_data": "cpu", "model.name": "cifar_resnet8", "training.num_epochs": 2}
 
 Run = Callable[..., Path]
 
@@ -61,11 +60,18 @@ def curve(directory: Path) -> Any:
     return [{name: row[name] for name in row if name not in ("train_s", "samples_per_s")} for row in rows]
 
 
-def test_training_has_the_same_bits_on_1_2_and_4_instances(run: Run) -> None:
-    settings = [word for key, value in JOB.items() for word in ("--set", f"{key}={value}")]
-    one, two, four = (run("cosmoflow", *settings, instances=count) for count in (1, 2, 4))
+@pytest.mark.parametrize(
+    ("workload", "job", "counts"),
+    [("cosmoflow", COSMOFLOW, (1, 2, 4)), ("cifar10", CIFAR10, (1, 4))],
+    ids=["cosmoflow-on-1-2-4", "cifar10-on-1-4"],
+)
+def test_training_has_the_same_bits_on_any_number_of_instances(
+    workload: str, job: Dict[str, Any], counts: Tuple[int, ...], run: Run
+) -> None:
+    settings = [word for key, value in {**SIZES, **job}.items() for word in ("--set", f"{key}={value}")]
+    one, *others = (run(workload, *settings, instances=count) for count in counts)
     assert [row["update"] for row in curve(one)] == [2, 4, 2, 4]  # training, then validation
-    for other in (two, four):
+    for other in others:
         assert curve(other) == curve(one)
         expected, found = state(one), state(other)
         assert expected.keys() == found.keys()
