@@ -65,9 +65,13 @@ class Job:
     def __init__(self, jobs: Jobs, run: Path, number: str) -> None:
         self.jobs, self.run, self.number = jobs, run, number
 
+    def ipulaunch(self, command: str, *options: str) -> str:
+        """A command on this job, by its id."""
+        return self.jobs.ipulaunch(command, self.number, "--runs-dir", str(self.run.parent), *options)
+
     @property
     def status(self) -> Dict[str, Any]:
-        return json.loads(self.jobs.ipulaunch("status", str(self.run), "--json"))
+        return json.loads(self.ipulaunch("status", "--json"))
 
     @property
     def shown(self) -> Dict[str, str]:
@@ -126,6 +130,8 @@ def test_a_job_runs_to_its_end(undisturbed: Job) -> None:
         assert (run / "run" / instance / "done.json").exists()
     assert json.loads((run / "run" / "summary.json").read_text())["checkpoint"] == f"checkpoints/update-{UPDATES:08}"
     assert "done in" in undisturbed.log
+    assert f"epoch {UPDATES // 6}/{UPDATES // 6}: loss" in undisturbed.ipulaunch("logs")
+    assert "instance 1 of 2 on " in undisturbed.ipulaunch("logs", "--instance", "1")
     assert undisturbed.jobs.cluster.processes(undisturbed.number) == []
 
 
@@ -172,7 +178,7 @@ def test_a_cancelled_job_leaves_nothing(tracking: str, jobs: Callable[[str], Job
     job = jobs(tracking).submit_held()
     living = job.jobs.cluster.processes(job.number)
     assert len(living) >= 5  # the script, ipulaunch, mpirun and two instances
-    assert f"cancelled slurm job {job.number}" in job.jobs.ipulaunch("cancel", str(job.run))
+    assert f"cancelled slurm job {job.number}" in job.ipulaunch("cancel")
     job.wait_for(lambda: job.slurm_state not in ("", "RUNNING", "COMPLETING"))
     job.wait_for(lambda: job.jobs.cluster.has_left_the_node(job.number))
     assert job.jobs.cluster.processes(job.number) == []
@@ -200,4 +206,4 @@ def test_a_job_that_slurm_has_forgotten_is_told_by_its_records(
     (run / "job.json").write_text(json.dumps({**record, "id": "4000000", "cancelled": cancelled}))
     if not records:
         shutil.rmtree(run / "run")
-    assert Job(undisturbed.jobs, run, "").status["state"] == state
+    assert Job(undisturbed.jobs, run, "4000000").status["state"] == state
