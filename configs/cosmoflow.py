@@ -96,6 +96,12 @@ class CosmoflowData:
             raise SettingsError("--data-dir and --synthetic-data are both given", hint="give one of them")
 
 
+def side_options(side: int, layers: int) -> str:
+    """What to give for volumes of this size, also where they are too small for so many blocks that halve them."""
+    most = side.bit_length() - 1
+    return f"--side {side}" if most >= layers else f"--side {side} --n-conv-layers {most}"
+
+
 @dataclass(frozen=True)
 class CosmoflowSettings(WorkloadSettings):
     """Everything a CosmoFlow run is made from."""

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ipulaunch.configs.cosmoflow import CosmoflowData
+from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, side_options
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.data_pipeline.example import NotAnExample, Span, find_features
@@ -142,5 +142,5 @@ class CosmoflowRecords(ArraySource):
         voxels, rest = divmod(volume.stop - volume.start, 2 * self.shape[-1])
         side = round(voxels ** (1 / 3))
         if rest == 0 and side**3 == voxels and side:
-            return f"use --side {side}, which is that of the set"
+            return f"use {side_options(side, CosmoflowModel().n_conv_layers)}, for that is what the set holds"
         return "data.side and data.channels must be those of the set"

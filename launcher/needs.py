@@ -9,6 +9,7 @@ from typing import Any, Optional, Sequence
 from ipulaunch.configs.errors import DataError, NotReadyError
 from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
+from ipulaunch.launcher.volumes import looks, volumes_of
 
 
 def require_data(workload: str, settings: Any) -> None:
@@ -23,6 +24,17 @@ def require_data(workload: str, settings: Any) -> None:
         if path and not Path(path).is_dir():
             raise DataError(f"there is no directory {path}", hint=f"check --{name.replace('_', '-')}{more}")
     require_images(workload, settings)
+    _require_volumes(settings)
+
+
+def _require_volumes(settings: Any) -> None:
+    """Refuse volumes of another size. What else may be wrong with a record the instances tell better."""
+    volumes = volumes_of(settings)
+    if volumes is None or settings.data.bad_records != "fail":
+        return
+    for look in looks(volumes):
+        if look.is_of_another_side:
+            raise DataError(f"{look.file}: {look.wrong}", hint=look.fix)
 
 
 def require_images(workload: str, settings: Any) -> None:

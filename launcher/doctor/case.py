@@ -9,6 +9,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.run_directory import RUNS
 from ipulaunch.launcher.doctor.check import BOTH, OPENMPI, POPRUN
+from ipulaunch.launcher.volumes import Volumes, volumes_of
 from ipulaunch.topology import Plan
 
 SYNTHETIC, NOT_NAMED = "synthetic", "not named"
@@ -33,15 +34,6 @@ class Place(NamedTuple):
     flag: str
     stops: Tuple[str, ...] = BOTH  # the engines that cannot work without it
     holds: Tuple[str, ...] = ()  # patterns of files, of each of which there must be one
-
-
-class Volumes(NamedTuple):
-    """CosmoFlow's files, and the volumes that they are to hold."""
-
-    data_dir: Path
-    patterns: Tuple[str, ...]
-    side: int
-    channels: int
 
 
 class Case(NamedTuple):
@@ -102,7 +94,6 @@ def with_places(case: Case, settings: Any) -> Case:
     """The case with the directories that the settings of a workload name."""
     data, training = settings.data, settings.training
     reads: List[Place] = []
-    volumes: Optional[Volumes] = None
     for section, name, label in (
         (data, "data_dir", "data"),
         (data, "dataset_path", "data"),
@@ -113,8 +104,6 @@ def with_places(case: Case, settings: Any) -> Case:
         if path:
             holds = _record_files(training) if name == "data_dir" else ()
             reads.append(Place(label, Path(path).absolute(), "--" + name.replace("_", "-"), holds=holds))
-            if name == "data_dir":
-                volumes = Volumes(Path(path).absolute(), holds, data.side, data.channels)
     writes: List[Place] = []
     for section, name, label in (
         (training, "checkpoint_output_dir", "checkpoints"),
@@ -133,7 +122,7 @@ def with_places(case: Case, settings: Any) -> Case:
         samples = NOT_NAMED if needs_a_name else SYNTHETIC
     return case._replace(
         reads=tuple(reads),
-        volumes=volumes,
+        volumes=volumes_of(settings),
         writes=(*case.writes, *writes),
         samples=samples,
         needs_estimators=settings.api != KERAS,

@@ -105,7 +105,8 @@ def _look(path: Path) -> Tuple[int, str]:
 
 def _below(path: Path) -> Iterator[str]:
     for directory, _, files in os.walk(path):
-        yield from (os.path.join(directory, name) for name in files)  # noqa: PTH118 - ten times as fast
+        # Hidden files are ours, such as the index. PTH118: ten times as fast.
+        yield from (os.path.join(directory, name) for name in files if name[0] != ".")  # noqa: PTH118
 
 
 def _exists(path: Path) -> bool:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Callable, List, Tuple
 
 import click
+import numpy as np
 import pytest
 
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.workloads import WORKLOADS, presets
+from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 from ipulaunch.launcher.cli import cli
 
 pytestmark = pytest.mark.core
@@ -253,6 +255,23 @@ def test_missing_data_is_told_before_anything_starts(words: str, said: str, ipul
     assert (code, out, Path("runs").exists()) == (5, "", False)
     assert said.format(here=Path.cwd()) in err
     assert ipulaunch(*words.split(), "--dry-run").code == 0
+
+
+def test_volumes_of_another_size_are_told_before_anything_starts(
+    ipulaunch: Run, fake_mpirun: Path, tmp_path: Path
+) -> None:
+    volume = np.zeros((16, 16, 16, 4), np.int16)
+    path = tmp_path / "volumes" / "train" / "a.tfrecord"
+    path.parent.mkdir(parents=True)
+    write_records(path, [encode_example({"x": volume.tobytes(), "y": np.zeros(4, np.float32)})])
+    words = ["cosmoflow", "--pod", "4", "--engine", "openmpi", "--host-layout", "1x2", "--data-dir", "volumes"]
+    words += ["--side", "32"]
+    code, out, err = ipulaunch(*words)
+    assert (code, out, Path("runs").exists()) == (5, "", False)
+    assert f"{path}: volumes of 16 x 16 x 16, and the job is for 32 x 32 x 32\n" in err
+    assert "use --side 16 --n-conv-layers 4\n" in err
+    assert ipulaunch(*words, "--bad-records", "skip").code != 5  # one file may differ
+    assert ipulaunch(*words, "--dry-run").code == 0
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)

@@ -75,6 +75,7 @@ def data_check(path: Path, world: Any) -> Check:
         pytest.param(None, "missing", "there is no directory", id="gone"),
         pytest.param([], "missing", "holds no files", id="empty"),
         pytest.param(["a"], "ok", "1 file", id="one"),
+        pytest.param(["a", ".index"], "ok", "1 file", id="hidden"),
         pytest.param(["train/a", "train/b", "validation/c"], "ok", "3 files", id="below"),
     ],
 )

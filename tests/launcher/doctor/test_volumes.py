@@ -8,10 +8,12 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowSettings
+from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 from ipulaunch.launcher.doctor.case import Case, with_places
 from ipulaunch.launcher.doctor.volumes import check_volumes
+from ipulaunch.topology.network import shapes
+from ipulaunch.topology.networks import network_of
 
 pytestmark = pytest.mark.core
 
@@ -57,8 +59,18 @@ def test_other_volumes_are_named_with_the_option(
 ) -> None:
     path = write("train", volume(32), packed=packed)
     (check,) = check_volumes(case(tmp_path, 64), make_world())
-    assert (check.state, check.fix) == ("missing", "--side 32")
-    assert check.found == f"{path}: 32 x 32 x 32, and the job is for 64 x 64 x 64"
+    assert (check.state, check.fix) == ("missing", "use --side 32")
+    assert check.found == f"{path}: volumes of 32 x 32 x 32, and the job is for 64 x 64 x 64"
+
+
+def test_small_volumes_are_named_with_as_many_layers_as_they_take(
+    write: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    write("train", volume(16))
+    (check,) = check_volumes(case(tmp_path, 64), make_world())
+    assert check.fix == "use --side 16 --n-conv-layers 4"
+    model = CosmoflowModel(n_conv_layers=4)
+    shapes(network_of(CosmoflowSettings(data=CosmoflowData(side=16), model=model)))
 
 
 def test_records_of_something_else(write: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path) -> None:
