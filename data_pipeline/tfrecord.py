@@ -58,6 +58,7 @@ def scan(path: Path) -> Scan:
     lengths: List[int] = []
     packed, defect = False, None
     try:
+        _require_regular(path)
         packed = is_gzip(path)
         for offset, length in _packed_records(path) if packed else _plain_records(path):
             offsets.append(offset)
@@ -65,6 +66,12 @@ def scan(path: Path) -> Scan:
     except DataError as error:
         defect = DataError(error.message, hint=error.hint)  # one without a traceback, which would hold what was read
     return Scan(np.array(offsets, np.int64), np.array(lengths, np.int64), packed, defect)
+
+
+def _require_regular(path: Path) -> None:
+    """Refuse what is no file: a pipe would be waited for."""
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is no file")
 
 
 def _packed_records(path: Path) -> Iterator[Tuple[int, int]]:

@@ -105,6 +105,9 @@ def _instance(task: Task) -> Iterator[Connection]:
     theirs.close()
     try:
         yield ours
+    except BaseException:  # nobody waits for what it measures any more
+        process.terminate()
+        raise
     finally:
         ours.close()
         process.join(10)

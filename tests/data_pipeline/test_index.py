@@ -293,3 +293,9 @@ def test_of_large_records_only_the_headers_are_read(write: Write, preads: List[i
 def test_small_records_come_many_to_a_read(write: Write, preads: List[int]) -> None:
     assert len(scan(write("a", [b"x" * 1000] * 640)).offsets) == 640
     assert len(preads) <= 12
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.tfrecord")
+    with pytest.raises(DataError, match=r"a\.tfrecord is no file"):
+        open_index([tmp_path / "a.tfrecord"], threads=1)

@@ -3,7 +3,10 @@ from __future__ import annotations
 import functools
 import gzip
 import itertools
+import multiprocessing
+import os
 import re
+import signal
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
@@ -12,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, SettingsError
+from ipulaunch.data_pipeline.tools import bench
 from ipulaunch.data_pipeline.tools.bench import PIPELINES, Task, core_shares, run
 from ipulaunch.data_pipeline.tools.bench_pipelines import open_pipelines
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
@@ -137,3 +141,14 @@ def test_a_set_that_is_too_small_for_a_batch_ends_a_measurement_as_a_training_wo
     with pytest.raises(SettingsError, match="20 training samples") as caught:
         run(options, lambda event: None)
     assert caught.value.hint and caught.value.exit_code == 6
+
+
+def test_nothing_is_measured_to_its_end_for_nobody(tmp_path: Path) -> None:
+    volumes(tmp_path)
+    task = Task("cosmoflow", str(tmp_path), 0, 1, tuple(os.sched_getaffinity(0)))
+    with pytest.raises(KeyboardInterrupt), bench._instance(task) as connection:
+        connection.recv()
+        (process,) = multiprocessing.active_children()
+        connection.send(("ours", 600.0))
+        raise KeyboardInterrupt
+    assert process.exitcode == -signal.SIGTERM
