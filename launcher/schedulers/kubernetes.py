@@ -175,7 +175,9 @@ def _pod(job: ClusterJob, container: Mapping[str, Any]) -> Dict[str, Any]:
 
 def volume(text: str) -> Sequence[str]:
     """The claim and the path in CLAIM:/path."""
-    claim, _, path = text.partition(":")
+    claim, colon, path = text.partition(":")
+    if not colon or not path.startswith("/"):
+        raise UsageError(f"--volume {text!r} is refused", hint="expected CLAIM:/path")
     return plain("dns", claim, "--volume"), plain("path", path, "--volume")
 
 

@@ -239,6 +239,16 @@ def test_settings_of_the_call_are_those_of_the_job(ipulaunch: Run, scheduler: An
             ("--scheduler", "slurm", "--namespace", "x"), "--namespace means nothing to slurm", id="namespace"
         ),
         pytest.param(("--scheduler", "pbs", "--volume", "a:/b"), "--volume means nothing to pbs", id="volume"),
+        pytest.param(
+            ("--scheduler", "kubernetes", "--container-image", "x", "--volume", "claim"),
+            "--volume 'claim' is refused",
+            id="volume-without-path",
+        ),
+        pytest.param(
+            ("--scheduler", "kubernetes", "--container-image", "x", "--volume", "claim:here"),
+            "--volume 'claim:here' is refused",
+            id="volume-of-relative-path",
+        ),
         pytest.param(("--scheduler", "pbs", "--hosts", "a"), "--hosts means nothing to pbs", id="hosts"),
         pytest.param(
             ("--scheduler", "kubernetes", "--container-image", "x", "--account", "a"),
