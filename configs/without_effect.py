@@ -13,9 +13,13 @@ def refuse_without_effect(workload: str, data: Any) -> None:
         option, place = (
             ("--data-dir", data.data_dir) if workload == "cosmoflow" else ("--dataset-path", data.dataset_path)
         )
-        if data.stage_dir is not None and place is None:
-            hint = f"give {option}, or leave it out"
-            raise SettingsError("--stage-dir has no effect on synthetic samples", hint=hint)
+        for is_given, given in (
+            (data.stage_dir is not None, "--stage-dir"),
+            (data.bad_records != "fail", f"--bad-records {data.bad_records}"),
+        ):
+            if is_given and place is None:
+                hint = f"give {option}, or leave it out"
+                raise SettingsError(f"{given} has no effect on synthetic samples", hint=hint)
         return
     in_memory = "the whole set is read into memory, and checked, before training"
     for is_given, option, why in (

@@ -83,6 +83,7 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
     lines, pipeline_warnings, notes = _pipeline(settings, plan)
     notes += resolved.notes
     calls = _calls(events, settings.survival.stall_timeout_s if backend == "ipu" else None)
+    calls = calls if _is_synthetic(settings.data) else f"up to {calls}"
     lines.append(Finding("host", calls if settings.training.training else "no training, only validation"))
     lines.append(Finding("data", _samples(settings.data)))
     if backend == "cpu" and (settings.pipeline.schedule != "Grouped" or settings.pipeline.device_mapping):
@@ -111,17 +112,20 @@ def _check_validation(settings: WorkloadSettings) -> None:
 def _samples(data: Any) -> str:
     """How many samples, and where they come from."""
     found = f"{counted(data.n_train, 'sample')}, and {data.n_valid} for validation"
-    is_image = hasattr(data, "dataset_path")
-    directory = data.dataset_path if is_image else data.data_dir
-    if data.synthetic_data or (directory is None and not is_image):
+    if _is_synthetic(data):
         return f"{found}, synthetic"
+    directory = data.dataset_path if hasattr(data, "dataset_path") else data.data_dir
     return f"up to {found}, from {directory or '--dataset-path, which is not given'}"
+
+
+def _is_synthetic(data: Any) -> bool:
+    return bool(data.synthetic_data) or getattr(data, "data_dir", "") is None
 
 
 def _calls(events: HostEvents, most_s: Optional[float]) -> str:
     """The device calls. An IPU tells nothing during one, so that a long one cannot be told from one that hangs."""
     updates, calls = counted(events.total_updates, "weight update"), counted(events.calls, "device call")
-    limit = "" if most_s is None else f", none longer than {most_s:g} s (--stall-timeout)"
+    limit = "" if most_s is None else f", each of which has {most_s:g} s (--stall-timeout)"
     return f"{updates} in {calls} of {events.updates_per_call}{limit}"
 
 

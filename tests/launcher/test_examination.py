@@ -46,7 +46,7 @@ def test_host_events(logs: str, host: str, warning: str, ipulaunch: Run) -> None
     given = f"{CIFAR10} --num-epochs 6 --logs-per-epoch {logs} --ckpts-per-epoch 0"
     code, out, err = ipulaunch("plan", "cifar10", *given.split())
     assert code == 0
-    assert f"host  4686 weight updates in {host}, none longer than 1800 s (--stall-timeout)\n" in out
+    assert f"host  up to 4686 weight updates in {host}, each of which has 1800 s (--stall-timeout)\n" in out
     assert err == (f"warning: {warning}\n" if warning else "")
 
 
@@ -426,9 +426,25 @@ def test_settings_that_are_used_or_not_given_are_not_told(words: str, ipulaunch:
 
 
 @pytest.mark.parametrize(("workload", "option"), [("cosmoflow", "--data-dir"), ("imagenet", "--dataset-path")])
-def test_made_up_samples_are_not_staged(workload: str, option: str, ipulaunch: Run) -> None:
-    code, _, err = ipulaunch(workload, "--pod", "4", "--rehearsal", "--stage-dir", "/fast", "--dry-run")
-    assert code == 6 and "--stage-dir has no effect on synthetic samples" in err and f"give {option}" in err
+@pytest.mark.parametrize("given", ["--stage-dir /fast", "--bad-records skip"])
+def test_what_only_records_need_is_refused_for_synthetic_samples(
+    workload: str, option: str, given: str, ipulaunch: Run
+) -> None:
+    code, _, err = ipulaunch(workload, "--pod", "4", "--rehearsal", *given.split(), "--dry-run")
+    said = given.replace(" /fast", "")
+    assert code == 6 and f"{said} has no effect on synthetic samples" in err and f"give {option}" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--synthetic-data cpu", "host  195 weight updates in"),
+        ("--dataset-path .", "host  up to 195 weight updates in"),
+    ],
+)
+def test_updates_of_a_set_that_may_be_smaller_are_an_upper_bound(words: str, said: str, ipulaunch: Run) -> None:
+    plan = "plan cifar10 --pod 4 --gradient-accumulation-count 8 --num-epochs 1 --no-rehearsal"
+    assert said in ipulaunch(*plan.split(), *words.split()).out
 
 
 @pytest.mark.parametrize(
@@ -473,4 +489,4 @@ def test_a_global_batch_of_a_pipeline_is_rounded_to_whole_turns(asked: int, used
 @pytest.mark.parametrize(("engine", "is_told"), [("poprun", True), ("openmpi", False)])
 def test_a_device_call_has_a_limit_of_time_on_ipus(engine: str, is_told: bool, ipulaunch: Run) -> None:
     words = ("plan", "cosmoflow", "--pod", "16", "--engine", engine, "--stall-timeout", "7200")
-    assert ("none longer than 7200 s (--stall-timeout)" in ipulaunch(*words).out) == is_told
+    assert ("each of which has 7200 s (--stall-timeout)" in ipulaunch(*words).out) == is_told
