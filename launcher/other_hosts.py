@@ -66,4 +66,4 @@ def _case(launch: Launch, path: Path) -> Case:
         directory=Path.cwd(),
         is_own_program=launch.job is None,
     )
-    return with_places(case, launch.job.settings) if launch.job else case
+    return with_places(case, launch.job.workload, launch.job.settings) if launch.job else case

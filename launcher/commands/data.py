@@ -45,7 +45,7 @@ def index(as_json: bool, **options: Any) -> None:
         click.echo(f"index: {place}" if place else "index: not kept, because no place for it is writable")
 
 
-@command.command("verify")
+@command.command("verify", short_help="Check every record of a set.")
 @click.argument("directory", type=click.Path())
 @click.option(
     "--instances", type=click.IntRange(1), help="Show the samples per instance, for this many instances. Default: 1."
@@ -110,7 +110,7 @@ def _share(share: Optional[Mapping[str, Any]]) -> str:
     )
 
 
-@command.command("audit")
+@command.command("audit", short_help="Check which samples a run has used.")
 @click.argument("run")
 @runs_dir
 @json_option
@@ -156,7 +156,7 @@ def _audited(result: Mapping[str, Any]) -> List[str]:
     return lines
 
 
-@command.command("bench")
+@command.command("bench", short_help="Compare our input pipeline with others.")
 @click.argument("workload", type=click.Choice(["cosmoflow", "imagenet"]))
 @click.option("--data-dir", type=click.Path(), help="Set to read. Default: a small one, generated for the purpose.")
 @click.option(

@@ -44,7 +44,7 @@ def _make_options(samples: int, validation_samples: int) -> Callable[[Any], Any]
     return add
 
 
-@make.command("cosmoflow")
+@make.command("cosmoflow", short_help="Write random fields as int16 volumes.")
 @_make_options(256, 64)
 @click.option(
     "--side", type=click.IntRange(2), default=32, show_default=True, help="Voxels per edge; 128 in the published set."
@@ -62,7 +62,7 @@ def make_cosmoflow(as_json: bool, **options: Any) -> None:
     _print_made(run_task("make_cosmoflow", options).result, as_json)
 
 
-@make.command("imagenet")
+@make.command("imagenet", short_help="Write JPEGs in TFRecord files.")
 @_make_options(1000, 200)
 @click.option(
     "--side", type=click.IntRange(8), default=500, show_default=True, help="Approximate width in pixels; sizes vary."
@@ -100,7 +100,7 @@ def build() -> None:
     """Build record files from raw data."""
 
 
-@build.command("imagenet")
+@build.command("imagenet", short_help="Turn raw images into TFRecord files.")
 @click.option(
     "--raw",
     type=click.Path(),

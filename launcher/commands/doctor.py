@@ -128,7 +128,7 @@ def _doctor_workload(workload: str) -> click.Command:
         case = _planned(_case(asked, run_dir), planned.solution.plan, engine, is_chosen)
         if resolved.settings.device.compile_only:  # poprun is not told of the controller then
             case = case._replace(vipu=None)
-        _show(with_places(case, resolved.settings), as_json, verbose)
+        _show(with_places(case, workload, resolved.settings), as_json, verbose)
 
     return doctor
 

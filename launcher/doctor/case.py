@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.estimators import KERAS
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.run_directory import RUNS
 from ipulaunch.launcher.doctor.check import BOTH, OPENMPI, POPRUN
 from ipulaunch.launcher.volumes import Volumes, volumes_of
@@ -34,6 +35,7 @@ class Place(NamedTuple):
     flag: str
     stops: Tuple[str, ...] = BOTH  # the engines that cannot work without it
     holds: Tuple[str, ...] = ()  # patterns of files, of each of which there must be one
+    holds_any: Tuple[str, ...] = ()  # patterns, of one of which there must be one
 
 
 class Case(NamedTuple):
@@ -90,7 +92,7 @@ class Case(NamedTuple):
         return self.plan is None or self.plan.instances > 1
 
 
-def with_places(case: Case, settings: Any) -> Case:
+def with_places(case: Case, workload: str, settings: Any) -> Case:
     """The case with the directories that the settings of a workload name."""
     data, training = settings.data, settings.training
     reads: List[Place] = []
@@ -102,8 +104,12 @@ def with_places(case: Case, settings: Any) -> Case:
     ):
         path = getattr(section, name, None)
         if path:
-            holds = _record_files(training) if name == "data_dir" else ()
-            reads.append(Place(label, Path(path).absolute(), "--" + name.replace("_", "-"), holds=holds))
+            place = Place(label, Path(path).absolute(), "--" + name.replace("_", "-"))
+            if name == "data_dir":
+                place = place._replace(holds=_record_files(training))
+            elif name == "dataset_path":
+                place = place._replace(holds_any=PUBLISHED_SETS[workload].signs)
+            reads.append(place)
     writes: List[Place] = []
     for section, name, label in (
         (training, "checkpoint_output_dir", "checkpoints"),

@@ -82,6 +82,9 @@ def _readable(place: Place) -> Check:
     for pattern in place.holds:
         if not any(path.glob(pattern)):
             return Check(GROUP, place.name, MISSING, f"{path} holds no {pattern}", fix, BOTH)
+    if place.holds_any and not any(any(path.glob(pattern)) for pattern in place.holds_any):
+        found = f"{path} holds none of {', '.join(place.holds_any)}"
+        return Check(GROUP, place.name, MISSING, found, fix, BOTH)
     count, closed = _look(path)
     if not count:
         return Check(GROUP, place.name, MISSING, f"{path} holds no files", fix, BOTH)

@@ -8,6 +8,7 @@ import pytest
 
 from ipulaunch.configs.cosmoflow import CosmoflowSettings
 from ipulaunch.configs.estimators import CosmoflowEstimator
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.workloads import resolve
 from ipulaunch.launcher.doctor import places
 from ipulaunch.launcher.doctor.case import Case, Place, with_places
@@ -90,6 +91,21 @@ def test_data(files: Any, state: str, found: str, make_world: Callable[..., Any]
     assert (check.name, check.state, found in check.found) == ("data", state, True), check
 
 
+@pytest.mark.parametrize("workload", ["imagenet", "cifar10", "cifar100", "mnist"])
+def test_the_set_of_another_workload(workload: str, make_world: Callable[..., Any], tmp_path: Path) -> None:
+    signs = PUBLISHED_SETS[workload].signs
+    place = Place("data", tmp_path / "data", "--dataset-path", holds_any=signs)
+    (tmp_path / "data" / "kept").mkdir(parents=True)
+    (tmp_path / "data" / "kept" / "a.tfrecord").touch()
+    _, check = check_places(Case(reads=(place,)), make_world())
+    assert (check.state, check.found) == ("missing", f"{tmp_path / 'data'} holds none of {', '.join(signs)}")
+    for sign in signs:
+        there = tmp_path / "data" / sign.replace("*", "0")
+        there.touch()
+        assert check_places(Case(reads=(place,)), make_world())[1].state == "ok"
+        there.unlink()
+
+
 def test_data_that_is_a_file(make_world: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     assert "is no directory" in data_check(tmp_path / "data", make_world()).found
@@ -161,7 +177,7 @@ def test_the_directories_of_a_workload(
         environ={},
         overrides=[merge(*layers)] if layers else [],
     )
-    checks = check_places(with_places(Case(directory=tmp_path), resolved.settings), make_world())
+    checks = check_places(with_places(Case(directory=tmp_path), workload, resolved.settings), make_world())
     assert {check.name: check.state for check in checks[1:]} == expected
 
 
@@ -171,7 +187,7 @@ def test_a_model_directory_that_cannot_be_written(
     (tmp_path / "model").mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("model"))
     settings = CosmoflowSettings(estimator=CosmoflowEstimator(use=True, model_dir=str(tmp_path / "model")))
-    check = check_places(with_places(Case(directory=tmp_path), settings), make_world())[1]
+    check = check_places(with_places(Case(directory=tmp_path), "cosmoflow", settings), make_world())[1]
     assert (check.name, check.state, check.stops) == ("model directory", "missing", ("poprun", "openmpi"))
     assert check.fix == "name another place with --model-dir"
 

@@ -26,7 +26,7 @@ def volume(side: int) -> bytes:
 def case(tmp_path: Path, side: int, *, validation: bool = True) -> Case:
     settings = CosmoflowSettings(data=CosmoflowData(data_dir=str(tmp_path), side=side))
     training = dataclasses.replace(settings.training, validation=validation)
-    return with_places(Case(), dataclasses.replace(settings, training=training))
+    return with_places(Case(), "cosmoflow", dataclasses.replace(settings, training=training))
 
 
 @pytest.fixture()
@@ -108,4 +108,4 @@ def test_splits_that_a_job_does_not_read(
 
 
 def test_synthetic_volumes_are_as_asked(make_world: Callable[..., Any]) -> None:
-    assert check_volumes(with_places(Case(), CosmoflowSettings()), make_world()) == []
+    assert check_volumes(with_places(Case(), "cosmoflow", CosmoflowSettings()), make_world()) == []
