@@ -63,13 +63,17 @@ class Plan(NamedTuple):
         return self.instances // len(self.hosts)
 
     @property
-    def formula(self) -> str:
-        """The arithmetic of the plan in one line."""
+    def division(self) -> str:
+        """Who gets what, in one line."""
         return (
             f"{counted(self.ipus, 'IPU')} = {counted(self.replicas, 'replica')} x {self.ipus_per_replica};"
-            f" {counted(self.instances, 'instance')} x {counted(self.replicas_per_instance, 'replica')};"
-            f" {self.batch.formula}"
+            f" {counted(self.instances, 'instance')} x {counted(self.replicas_per_instance, 'replica')}"
         )
+
+    @property
+    def formula(self) -> str:
+        """The arithmetic of the plan in one line."""
+        return f"{self.division}; {self.batch.formula}"
 
 
 def to_json(plan: Plan) -> str:

@@ -38,6 +38,7 @@ _HELP = {
 }
 _SUGGEST = "--suggest-splits"
 _SPLIT_BY_DEFAULT = "imagenet"  # the workload of Graphcore's application
+_OF_BATCHES = ("micro_batch_size", "accumulation", "global_batch_size")
 _WIDEST_TABLE = 200  # columns; PopRun's table of more replicas is longer than any terminal
 
 
@@ -166,11 +167,13 @@ def _print(solution: Solution, findings: Findings, explain: bool, as_json: bool)
         click.echo(json.dumps({**solution_data(solution), **more}, indent=1))
         return
     plan = solution.plan
-    click.echo(plan.formula + "\n")
+    knows_batch = plan.workload != PROGRAM  # a program has its own
+    click.echo((plan.formula if knows_batch else plan.division) + "\n")
     if findings.lines:
         click.echo(table([(finding.name, finding.text) for finding in findings.lines]) + "\n")
     if explain:
-        rows = [(d.name.replace("_", " "), d.value, f"({d.origin})", d.why) for d in solution.decisions]
+        told = [decision for decision in solution.decisions if knows_batch or decision.name not in _OF_BATCHES]
+        rows = [(d.name.replace("_", " "), d.value, f"({d.origin})", d.why) for d in told]
         click.echo(table(rows) + "\n")
         if solution.rejected:
             click.echo("instances not taken:")

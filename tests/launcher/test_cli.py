@@ -344,6 +344,12 @@ def test_hosts_that_are_taken_to_be_like_this_one_are_told(
     assert (code, SMALL in err.splitlines()) == (0, is_told)
 
 
+def test_a_plan_tells_nothing_of_the_batch_of_a_program(ipulaunch: Run) -> None:
+    code, out, _ = ipulaunch("plan", "program", "--pod", "16", "--explain")
+    assert code == 0 and out.startswith("16 IPUs = 16 replicas x 1; 8 instances x 2 replicas\n")
+    assert "batch" not in out and "accumulation" not in out
+
+
 def test_cores_of_other_hosts_are_said_to_be_those_of_this_one(ipulaunch: Run) -> None:
     words = ("plan", "cosmoflow", "--pod", "16", "--engine", "openmpi", "--explain")
     assert "(like this machine)" in ipulaunch(*words, "--hosts", "a,b").out
