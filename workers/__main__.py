@@ -185,6 +185,9 @@ def _show_life(run: RunDirectory, place: popdist.Place, job: Job) -> Records:
 
 
 def _report(error: BaseException) -> int:
+    if isinstance(error, StoppedError):  # which is no error
+        print(error.message, file=sys.stderr)
+        return error.exit_code
     if isinstance(error, IpulaunchError):
         print(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
         return error.exit_code

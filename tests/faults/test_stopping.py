@@ -23,7 +23,8 @@ def test_a_run_stops_on_request_with_a_checkpoint_and_continues(
     assert "stopped on request after update" in outcome.said and "resume: ipulaunch resume" in outcome.said
     assert outcome.seconds < SOON_S
     records = [trial.run / f"instance-00{instance}" / "stopped.json" for instance in (0, 1)]
-    assert len({json.loads(path.read_text())["message"] for path in records}) == 1  # at the same update
+    (message,) = {json.loads(path.read_text())["message"] for path in records}  # at the same update
+    assert f"\n{message}\n" in (trial.run / "instance-000" / "log.txt").read_text()
     trial.resume()
     trial.assert_same_end(undisturbed)
 
