@@ -139,7 +139,10 @@ def _unknown(key: str, origin: str, beside: List[str], root: type) -> SettingsEr
     """What to say of a key that no setting has, in the words of the place that it came from."""
     known = [leaf.key for leaf in leaves(root)]
     if origin == variable(key):
-        return SettingsError(f"{origin} is not a setting", hint=near_miss(origin, map(variable, known)))
+        prefix = variable("")  # which all have in common, and would make everything near
+        meant = nearest(origin[len(prefix) :], (variable(each)[len(prefix) :] for each in known))
+        example = f"variables are named after settings: {variable(known[0])} for {known[0]}"
+        return SettingsError(f"{origin} is not a setting", hint=meant.replace("mean ", f"mean {prefix}") or example)
     every = {*beside, *known}
     hint = nearest(key, every) or near_miss(key, beside if "." in key else every)
     return SettingsError(f"{origin}: {key} is not a setting", hint=hint)

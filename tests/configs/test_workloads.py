@@ -151,6 +151,13 @@ def test_values_that_do_not_fit_together_are_refused(overrides: List[str], numbe
             id="variable with one underscore",
         ),
         pytest.param(
+            {"IPULAUNCH_FOO": "1"},
+            [],
+            "IPULAUNCH_FOO is not a setting",
+            "variables are named after settings: IPULAUNCH_LAUNCH__IPUS_PER_REPLICA for launch.ipus_per_replica",
+            id="variable like no other",
+        ),
+        pytest.param(
             {"IPULAUNCH_DATA__N_TRAIN": ""},
             [],
             "IPULAUNCH_DATA__N_TRAIN: data.n_train is '', expected a whole number of at least 1",
