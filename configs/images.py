@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import List, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.estimators import Cifar10Estimator, check_api
@@ -119,6 +119,15 @@ class ImageSettings(WorkloadSettings):
     def shape(self) -> Tuple[int, ...]:
         """The shape of one sample."""
         return (self.data.side, self.data.side, self.data.channels)
+
+    @property
+    def warnings(self) -> List[str]:
+        has_statistics = "resnet" in self.model.name and self.model.norm_layer == "batch_norm"
+        samples = self.training.micro_batch_size * self.device.distributed_norm_replicas
+        if not (self.training.training and has_statistics and samples == 1):
+            return super().warnings
+        alone = "batch statistics of a single sample: the network may not learn; raise --micro-batch-size, or use"
+        return [f"{alone} --norm-layer group_norm", *super().warnings]
 
 
 @dataclass(frozen=True)

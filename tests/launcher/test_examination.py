@@ -420,6 +420,22 @@ def test_settings_that_nothing_uses_are_told(words: str, said: str, ipulaunch: R
     assert code == 0 and f"warning: {said}" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "is_told"),
+    [
+        ("--micro-batch-size 1", True),
+        ("--micro-batch-size 2", False),
+        ("--micro-batch-size 1 --norm-layer group_norm", False),
+        ("--micro-batch-size 1 --set device.distributed_norm_replicas=2", False),
+        ("--micro-batch-size 1 --model cifar_cnn", False),
+        ("--micro-batch-size 1 --no-training --checkpoint-input-dir .", False),
+    ],
+)
+def test_statistics_of_a_single_sample_are_told(words: str, is_told: bool, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("plan", "cifar10", *f"--pod 4 --no-rehearsal --model cifar_resnet8 {words}".split())
+    assert code == 0 and ("batch statistics of a single sample" in err) == is_told, err
+
+
 @pytest.mark.parametrize("words", ["--optimizer rmsprop --set optimizer.rho=0.8", "--optimizer sgd"])
 def test_settings_that_are_used_or_not_given_are_not_told(words: str, ipulaunch: Run) -> None:
     assert "has no effect" not in ipulaunch("plan", "cifar10", "--pod", "4", *words.split()).err
