@@ -130,7 +130,8 @@ def _use_depth(n: Numbers) -> str:
 def _use_instances(n: Numbers) -> str:
     legal = legal_instances(n)
     if legal:
-        return f"use --num-instances {_nearest(n.instances, legal)}"
+        fitting = [d for d in legal if n.cores_per_host is None or d // n.hosts <= n.cores_per_host]
+        return f"use --num-instances {_nearest(n.instances, fitting or legal)}"
     if n.replicas < n.ilds:
         return f"use at least {counted(n.ilds, 'replica')}"
     return f"use numbers of hosts and of IPU-Link domains that divide the {n.replicas} replicas"

@@ -254,6 +254,8 @@ def test_large_numbers_are_planned(words: str, ipulaunch: Run) -> None:
         ("plan program --pod 16 --ipus-per-replica 3", "use --ipus-per-replica 2 or 4"),
         ("plan program --pod 16 --num-replicas 12 --num-instances 4", "use --num-replicas 8 or 16"),
         ("mnist --pipelining --num-replicas 3 --dry-run", "use --num-replicas 2 or 4"),
+        ("plan program --pod 16 --num-instances 3 --engine openmpi --host-layout 1x2", "use --num-instances 2"),
+        ("plan program --pod 16 --num-instances 3 --engine openmpi --host-layout 1x4", "use --num-instances 2 or 4"),
     ],
 )
 def test_what_a_hint_names_is_taken(words: str, hint: str, ipulaunch: Run) -> None:
