@@ -98,7 +98,7 @@ class CosmoflowData:
 
 def side_options(side: int, layers: int) -> str:
     """What to give for volumes of this size, also where they are too small for so many blocks that halve them."""
-    most = side.bit_length() - 1
+    most = max(1, side.bit_length() - 1)
     return f"--side {side}" if most >= layers else f"--side {side} --n-conv-layers {most}"
 
 

@@ -64,7 +64,7 @@ def _look(file: Path, volumes: Volumes) -> Optional[Look]:
     if _holds(length, side, volumes):
         return Look(file)
     found = round((length / _size(1, volumes)) ** (1 / 3))
-    if _holds(length, found, volumes):
+    if found and _holds(length, found, volumes):
         from ipulaunch.configs.cosmoflow import side_options  # other workloads do without
 
         said = f"volumes of {found} x {found} x {found}, and the job is for {side} x {side} x {side}"

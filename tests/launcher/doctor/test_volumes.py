@@ -73,6 +73,14 @@ def test_small_volumes_are_named_with_as_many_layers_as_they_take(
     shapes(network_of(CosmoflowSettings(data=CosmoflowData(side=16), model=model)))
 
 
+def test_an_empty_record_is_no_volume(
+    write: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    write("train", b"")
+    (check,) = check_volumes(case(tmp_path, 64), make_world())
+    assert check.state == "missing" and "a record of 0 bytes" in check.found
+
+
 def test_records_of_something_else(write: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path) -> None:
     write("train", bytes(50_000))
     (check,) = check_volumes(case(tmp_path, 64), make_world())
