@@ -121,6 +121,9 @@ def _check_files(found: RecordSet, report: Report) -> Iterator[_Checked]:
 
 def _check_file(kind: str, split: str, path: Path, progress: Progress) -> _Checked:
     checked = _Checked(split, 0, 0, [], [], [])
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        checked.defects.append((Place(str(path)), "it is no file"))
+        return checked
     number = position = 0
     try:
         size = path.stat().st_size

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -35,6 +36,12 @@ def test_a_good_set_has_no_defects(volumes: Path, images: Path, events: Events) 
     result = check(images, events)
     assert (result["kind"], result["records"], result["notes"]) == ("imagenet", {"train": 6, "validation": 2}, [])
     assert defects(events) == []
+
+
+def test_a_pipe_is_a_defect_and_not_waited_for(volumes: Path, events: Events) -> None:
+    os.mkfifo(volumes / "train" / "z.tfrecord")
+    check(volumes, events)
+    assert defects(events) == [("z.tfrecord", None, None, "it is no file")]
 
 
 def test_a_file_that_was_emptied_is_noted(volumes: Path, events: Events) -> None:
