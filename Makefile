@@ -4,48 +4,65 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 EXTRAS ?= cpu,test
-
-# Tests that start instances use all cores themselves, and bound how long these take: they run one after another.
-IN_PARALLEL ?= --numprocesses auto --maxprocesses 8 --dist worksteal
-
-# For machines that others use as well: `make test AGAIN='--reruns 1 -raR'` tries what has failed once more, and lists it.
-AGAIN ?=
+PYTEST = $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 # Any of the three stacks, in an environment of its own; `find` prints nothing where the interpreter is missing.
 TWIN_PYTHON ?= $(shell .ci/find-python 3.8)
 NEWEST_PYTHON ?= $(shell .ci/find-python 3.13 3.12)
 
-.PHONY: help demo test test-core faults test-hosts test-slurm test-twin test-newest core-twin core-newest lint learn fuzz clean
+.PHONY: help demo test test-unit test-tensorflow test-live test-core test-all night faults test-hosts test-slurm
+.PHONY: all-hosts all-slurm test-twin test-newest core-twin core-newest lint learn fuzz clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 18
 
 demo: $(VENV)/.ready ## rehearse CosmoFlow for a POD16 on this machine
 	$(BIN)/ipulaunch cosmoflow --pod 16
 
-test: $(VENV)/.ready ## the whole test suite
-	$(BIN)/python -m pytest $(AGAIN) $(IN_PARALLEL) -m "not mpi and not slurm and not hosts"
-	$(BIN)/python -m pytest $(AGAIN) -m mpi
+test: $(VENV)/.ready ## what a change must pass: all three tiers, as far as they need neither root nor daemons
+	@$(call each,test-unit test-tensorflow test-live)
 
-test-core: $(VENV)/.ready ## the subset that every stack must pass
-	$(BIN)/python -m pytest $(AGAIN) $(IN_PARALLEL) -m "core and not mpi"
-	$(BIN)/python -m pytest $(AGAIN) -m "core and mpi"
+test-unit: $(VENV)/.ready ## the tier without TensorFlow and without processes
+	$(PYTEST) tests/unit
+
+test-tensorflow: $(VENV)/.ready ## the tier with TensorFlow, in process
+	$(PYTEST) tests/tensorflow
+
+test-live: $(VENV)/.ready ## the tier with real processes: Open MPI, signals, faults
+	$(PYTEST) tests/live
+
+test-core: $(VENV)/.ready ## the subset of all tiers that every stack must pass
+	$(PYTEST) -m "core and not night and not slurm and not hosts"
+
+test-all: $(VENV)/.ready ## everything there is, for a release or a night: all stacks, Slurm, hosts, fuzz, faults
+	@$(call each,lint test night fuzz all-slurm all-hosts test-twin test-newest)
+
+night: $(VENV)/.ready ## the tests that are left out of `make test`, each with the reason in its docstring
+	$(PYTEST) -m "night and not slurm and not hosts"
 
 faults: $(VENV)/.ready ## every row of the fault table three times, as root; FAULT_TABLE=docs/faults.md keeps what it measures
-	FAULT_ROUNDS=3 $(BIN)/python -m pytest tests/faults/test_faults.py
+	FAULT_ROUNDS=3 $(BIN)/python -m pytest -m "" tests/live/faults/test_faults.py
 
-test-hosts: $(VENV)/.ready ## rehearsals across hosts made of network namespaces, as root
+test-hosts: $(VENV)/.ready ## a rehearsal across two hosts made of network namespaces, as root
 	.ci/install-sshd
-	$(BIN)/python -m pytest $(AGAIN) -m hosts tests/hosts
+	$(BIN)/python -m pytest -m "hosts and not night" tests/live/hosts
 
-test-slurm: $(VENV)/.ready ## jobs on a real Slurm of one node, on loopback
+all-hosts: $(VENV)/.ready ## every rehearsal across hosts, as root
+	.ci/install-sshd
+	$(BIN)/python -m pytest -m hosts tests/live/hosts
+
+test-slurm: $(VENV)/.ready ## one job on a real Slurm of one node, on loopback
 	.ci/install-slurm
-	$(BIN)/python -m pytest $(AGAIN) -m slurm tests/slurm
+	$(BIN)/python -m pytest -m "slurm and not night" tests/live/slurm
 
-test-twin: ## the whole suite as on a POD: Python 3.8, TensorFlow 2.6.3
+all-slurm: $(VENV)/.ready ## every job on a real Slurm
+	.ci/install-slurm
+	$(BIN)/python -m pytest -m slurm tests/live/slurm
+
+test-twin: ## `make test` as on a POD: Python 3.8, TensorFlow 2.6.3
 	$(call on_stack,$(TWIN_PYTHON),.venv-twin,3.8,test)
 
-test-newest: ## the whole suite on Python 3.12 or newer, with the newest TensorFlow and tf-keras
+test-newest: ## `make test` on Python 3.12 or newer, with the newest TensorFlow and tf-keras
 	$(call on_stack,$(NEWEST_PYTHON),.venv-newest,3.12 or newer,test)
 
 core-twin: ## the core subset on the twin stack
@@ -56,6 +73,13 @@ core-newest: ## the core subset on the newest stack
 
 # $(call on_stack,interpreter,environment,what is needed,target)
 on_stack = @test -n "$(1)" || { echo "no Python $(3) here"; exit 1; }; $(MAKE) --no-print-directory PYTHON=$(1) VENV=$(2) $(4)
+
+# $(call each,targets): makes every target, whatever became of those before it, and fails at the end. Ctrl-C ends it.
+each = trap 'exit 130' INT; failed=; \
+	for target in $(1); do \
+		echo "== $$target"; $(MAKE) --no-print-directory $$target || failed="$$failed $$target"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 # In an environment of its own: strict editable mode shows type checkers the packages as links under one name, but
 # only the files that were there when it was installed.
@@ -68,7 +92,7 @@ lint: ## ruff and mypy
 	.venv-lint/bin/mypy benchmarks
 
 fuzz: $(VENV)/.ready ## more than 100,000 hostile files, new ones each time, in some minutes
-	FUZZ_CASES=4500 $(BIN)/python -m pytest -q tests/fuzz
+	FUZZ_CASES=4500 $(BIN)/python -m pytest -q tests/tensorflow/fuzz
 
 learn: $(VENV)/.ready ## train on small synthetic sets and check that the models learn
 	$(BIN)/python benchmarks/learn.py

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import ast
+import configparser
+import importlib.util
+import re
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Dict, Iterator, List, Set, Tuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# What each room may import beside the standard library and itself.
+DOORS: Dict[str, Set[str]] = {
+    "configs": {"yaml"},
+    "topology": {"ipulaunch.configs"},
+    "launcher": {"click", "rich", "ipulaunch.configs", "ipulaunch.topology"},
+    "data_pipeline": {"tensorflow", "numpy", "crc32c", "cv2", "ipulaunch.configs", "ipulaunch.topology"},
+    "workers": {
+        *("tensorflow", "keras", "tf_keras", "numpy", "mpi4py", "popdist", "matplotlib"),
+        *("ipulaunch.configs", "ipulaunch.topology", "ipulaunch.data_pipeline"),
+    },
+}
+# Part of the standard library, and still not for these rooms: they start no process.
+NEVER: Dict[str, Set[str]] = {
+    "configs": {"subprocess", "multiprocessing"},
+    "topology": {"subprocess", "multiprocessing"},
+}
+
+SOURCES = sorted(path for room in DOORS for path in (ROOT / room).rglob("*.py"))
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0]
+
+
+def _imports(tree: ast.AST) -> Iterator[Tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            # `from ipulaunch import workers` opens the same door as `import ipulaunch.workers`.
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "ipulaunch" else [node.module]
+            )
+            yield from ((node.lineno, "." * node.level + (name or "")) for name in names)
+
+
+def _door(name: str) -> str:
+    return ".".join(name.split(".")[: 2 if name.startswith("ipulaunch.") else 1])
+
+
+def _is_standard(door: str) -> bool:
+    if sys.version_info >= (3, 10):
+        return door in sys.stdlib_module_names
+    if door in sys.builtin_module_names:
+        return True
+    found = importlib.util.find_spec(door) if door else None
+    origin = found.origin if found and found.origin else ""
+    return origin.startswith(sysconfig.get_path("stdlib")) and "site-packages" not in origin
+
+
+def _calls(tree: ast.AST) -> Iterator[Tuple[int, str, ast.Call]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
+            yield node.lineno, name, node
+
+
+@pytest.fixture(scope="module")
+def trees() -> Dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in SOURCES}
+
+
+def test_every_room_has_sources() -> None:
+    assert {_room(path) for path in SOURCES} == set(DOORS)
+
+
+@pytest.mark.parametrize("room", DOORS)
+def test_room_imports_only_through_its_doors(room: str, trees: Dict[Path, ast.Module]) -> None:
+    wrong: List[str] = []
+    for path, tree in trees.items():
+        if _room(path) == room:
+            for line, name in _imports(tree):
+                door = _door(name)
+                allowed = door in DOORS[room] | {f"ipulaunch.{room}"} or _is_standard(door)
+                if not allowed or door in NEVER.get(room, set()):
+                    wrong.append(f"{_name(path)}:{line} imports {name}")
+    assert wrong == []
+
+
+def test_what_is_installed_is_the_rooms_and_nothing_of_the_tests() -> None:
+    """The stand-in for the SDK must not be within reach of an installed package."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    places = dict(line.split(" = ") for line in setup["options"]["package_dir"].split("\n") if line)
+    assert places == {f"ipulaunch.{room}": room for room in DOORS}
+    packages = {_name(path.parent).replace("/", ".") for path in SOURCES}
+    assert set(setup["options"]["packages"].split()) == {f"ipulaunch.{package}" for package in packages}
+    patterns = " ".join(setup["options.package_data"].values())
+    assert ".." not in patterns and "tests" not in patterns
+
+
+def test_rooms_are_only_looked_up_by_name(trees: Dict[Path, ast.Module]) -> None:
+    """An import by a string would get past the other tests."""
+    for path, tree in trees.items():
+        for line, name, call in _calls(tree):
+            if name in ("import_module", "__import__"):
+                text = ast.get_source_segment(path.read_text(encoding="utf-8"), call) or ""
+                assert f"ipulaunch.{_room(path)}" in text, f"{_name(path)}:{line} {text}"
+
+
+def test_topology_does_not_print(trees: Dict[Path, ast.Module]) -> None:
+    quiet = {path: tree for path, tree in trees.items() if _room(path) in ("configs", "topology")}
+    assert [
+        f"{_name(p)}:{line}" for p, tree in quiet.items() for line, name, _ in _calls(tree) if name == "print"
+    ] == []
+
+
+def test_no_file_is_a_decision_not_yet_made() -> None:
+    undecided = re.compile(r"_?(utils?|helpers?|misc|common)(_.*)?")
+    assert [_name(path) for path in SOURCES if undecided.fullmatch(path.stem)] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_annotations_are_never_evaluated(path: Path, trees: Dict[Path, ast.Module]) -> None:
+    body = trees[path].body
+    code = [node for node in body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+    only_names = all(isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)) for node in code)
+    is_front = path.name == "__init__.py" and only_names
+    has_it = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in body)
+    assert has_it or is_front or not code
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_every_source_says_what_it_is(path: Path, trees: Dict[Path, ast.Module]) -> None:
+    assert ast.get_docstring(trees[path])

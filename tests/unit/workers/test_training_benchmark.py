@@ -1,0 +1,73 @@
+"""benchmarks/training.py: its verdict, with measurements that are made up, and its measurements, of tiny jobs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.topology import Batch, Plan
+from ipulaunch.topology.plan import Placement, to_json
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture()
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    path = BENCHMARKS / "training.py"
+    spec = importlib.util.spec_from_file_location("training_benchmark", path)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "HAS_HOROVOD", False)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("ours", "added", "missed"),
+    [
+        (10.0, 0.029, []),
+        (9.0, 0.0, ["ipulaunch / Keras is 0.90, the goal is 1"]),
+        (11.0, 0.05, ["fit adds 5.0% to an update, the goal is below 3%"]),
+    ],
+    ids=["reached", "slower than Keras", "adds too much"],
+)
+def test_a_goal_that_is_missed_fails_after_everything_is_measured(
+    ours: float,
+    added: float,
+    missed: List[str],
+    benchmark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(benchmark, "through_ipulaunch", lambda name, directory: ours)
+    monkeypatch.setattr(benchmark, "in_a_process", lambda name, what: {"samples_per_s": 10.0})
+    monkeypatch.setattr(benchmark, "in_two_instances", lambda name, directory: {"bare": 0.01, "added": added})
+    assert benchmark.main(["1"]) == (1 if missed else 0)
+    expected = [f"missed: {name}: {each}" for name in ("cosmoflow", "cifar10") for each in missed]
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("missed")] == expected
+
+
+def test_our_rate_is_taken_by_the_clock(benchmark: Any, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    run.instance(0).mkdir()
+    logs = [{"event": "log", "time_ns": time, "update": update} for time, update in ((10**9, 8), (3 * 10**9, 16))]
+    run.events(0).write_text("".join(json.dumps(record) + "\n" for record in [{"event": "update"}, *logs]))
+    placement = Placement(0, "localhost", 0, (0,), 2, "0-1", 0)
+    run.plan.write_text(to_json(Plan("cosmoflow", "pod4", 4, 1, 1, Batch(3, 4, 2), (placement,), False)))
+    assert benchmark.rate_of(tmp_path) == 8 * 24 / 2
+
+
+def test_the_measurements_themselves(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import training_cases
+
+    monkeypatch.setattr(training_cases, "OVERHEAD_ROUNDS", 1)
+    small = ["data.side=8", "data.n_train=8", "model.n_conv_layers=1", "model.fc1_size=4", "model.fc2_size=4"]
+    setup = training_cases.settled("cosmoflow", [*small, *benchmark.COMMON], 2)
+    assert training_cases.overhead(setup)["bare"] > 0
+    assert training_cases.plain_fit(setup, with_horovod=False)["samples_per_s"] > 0
