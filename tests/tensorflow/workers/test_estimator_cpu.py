@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List
@@ -231,42 +228,3 @@ def test_without_estimators_the_reason_is_told(run: Run, monkeypatch: pytest.Mon
     with pytest.raises(NotReadyError, match=r"has no Estimators any more: 2\.15 was the last") as caught:
         run("none", "estimator")
     assert caught.value.exit_code == 4 and "--api keras" in caught.value.hint
-
-
-def launch(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "POPDIST_"))}
-    line = [sys.executable, "-m", "ipulaunch.launcher", *words, "--engine", "openmpi", "--oversubscribe"]
-    return subprocess.run(line, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=600, check=False)
-
-
-@pytest.mark.skipif(hasattr(tf, "estimator"), reason="this TensorFlow has Estimators")
-def test_the_launcher_ends_with_exit_code_4_without_estimators(tmp_path: Path) -> None:
-    done = launch(tmp_path, "cifar10", "--api", "estimator", "--n-train", "8", "--n-valid", "8")
-    assert done.returncode == 4
-    assert "has no Estimators any more" in done.stderr
-
-
-@needs_estimators
-def test_two_instances_train_as_one(tmp_path: Path) -> None:
-    words = ["cifar10", "--api", "replica-estimator", "--pod", "4", "--side", "16", "--n-train", "64", "--n-valid", "9"]
-    words += ["--num-epochs", "2", "--batch-size", "4", "--batches-per-step", "2"]
-    for count in ("1", "2"):
-        run = ["--num-instances", count, "--run-dir", f"run{count}", "--model-dir", f"model{count}"]
-        done = launch(tmp_path, *words, *run)
-        assert done.returncode == 0, done.stderr
-    assert_same(tmp_path / "model1", tmp_path / "model2")
-    one, two = (json.loads((tmp_path / f"run{count}" / "summary.json").read_text())["metrics"] for count in (1, 2))
-    assert one == pytest.approx(two, abs=1e-5)
-    assert (tmp_path / "run2" / "instance-001" / "done.json").exists()
-
-
-@needs_estimators
-def test_cosmoflow_trains_with_an_estimator(tmp_path: Path) -> None:
-    words = ["cosmoflow", "--use-estimator", "--pod", "4", "--num-instances", "1", "--side", "8", "--conv-size", "2"]
-    words += ["--n-conv-layers", "2", "--n-train", "16", "--n-valid", "5", "--num-epochs", "1", "--run-dir", "run"]
-    done = launch(tmp_path, *words, "--model-dir", "model")
-    assert done.returncode == 0, done.stderr
-    again = launch(tmp_path, *words[:-1], "again", "--model-dir", "model", "--test-only")
-    assert again.returncode == 0, again.stderr
-    first, second = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("run", "again"))
-    assert first["metrics"]["val_mae"] == second["metrics"]["val_mae"] and "updates" not in second

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -133,33 +130,6 @@ def test_training_equals_the_cpu_backend_on_every_sdk(
         names = [name for name in theirs if sdk >= "3.1" or name not in ("loss", "mae")]
         for name in names:
             assert mine[name] == (pytest.approx(theirs[name], rel=1e-5) if name != "checkpoint" else theirs[name])
-
-
-@pytest.mark.core
-def test_a_worker_alone_takes_one_ipu(
-    sdk_environment: Any, tiny_options: List[str], read_training: Any, read_calls: Any, on_cpus: Any, tmp_path: Path
-) -> None:
-    words = [sys.executable, "-m", "ipulaunch.workers", "cosmoflow", *tiny_options]
-    done = subprocess.run(
-        words, cwd=tmp_path, env=sdk_environment("3.4"), capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    (run,) = (tmp_path / "runs").iterdir()
-    assert (run / "instance-000" / "done.json").exists() and (run / "summary.json").exists()
-    assert_same_state(read_training(run), on_cpus(1))
-    calls = read_calls(tmp_path / "calls.jsonl", 0)
-    start = [("popdist.isPopdistEnvSet", {}), *configured("false"), ("IPUConfig.auto_select_ipus =", {"value": 1})]
-    start += [*ATTACHED, ("IPUStrategy", {})]
-    assert calls[: len(start)] == start
-
-
-def test_a_worker_without_the_sdk_says_what_to_do(tmp_path: Path) -> None:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("POPDIST_")}
-    words = [sys.executable, "-m", "ipulaunch.workers", "cosmoflow", "--rehearsal"]
-    done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 4
-    assert "the Poplar SDK's TensorFlow is not here" in done.stderr
-    assert "hint: enable the SDK: source <sdk>/enable.sh" in done.stderr
 
 
 def test_the_module_is_there_without_the_sdk() -> None:

@@ -3,20 +3,16 @@ from __future__ import annotations
 import functools
 import gzip
 import itertools
-import multiprocessing
-import os
 import re
-import signal
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Iterator, List, Sequence, Tuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, SettingsError
-from ipulaunch.data_pipeline.tools import bench
-from ipulaunch.data_pipeline.tools.bench import PIPELINES, Task, core_shares, run
+from ipulaunch.data_pipeline.tools.bench import PIPELINES, Task, core_shares
 from ipulaunch.data_pipeline.tools.bench_pipelines import open_pipelines
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
@@ -74,21 +70,17 @@ def test_every_pipeline_delivers_without_end(workload: str, make: Any, size: int
     assert sum(next(limit) for _ in range(12)) >= 12
 
 
-def test_a_measurement_has_a_row_for_each_pipeline_and_ratios(tmp_path: Path) -> None:
-    volumes(tmp_path)
-    events: List[Dict[str, Any]] = []
-    options = {"workload": "cosmoflow", "data_dir": str(tmp_path), "instances": 2, "seconds": 0.3}
-    result = run(options, events.append)
-    assert [row["pipeline"] for row in result["rows"]] == list(PIPELINES)
-    assert all(row[key] > 0 for row in result["rows"] for key in row if key != "pipeline")
-    assert set(result["ratios"]) == {"ours / reference", "ours / limit"}
-    assert events[-1] == {"event": "progress", "what": "measurements", "done": 9, "total": 9}
-
-
 def test_a_set_that_is_not_there_is_a_data_error(tmp_path: Path) -> None:
-    options = {"workload": "imagenet", "data_dir": str(tmp_path), "instances": 1, "seconds": 0.3}
     with pytest.raises(DataError, match="there are no train-NNNNN-of-NNNNN files"):
-        run(options, lambda event: None)
+        open_pipelines(Task("imagenet", str(tmp_path), 0, 1, (0,)))
+
+
+def test_a_set_that_is_too_small_for_a_batch_is_refused_as_a_training_would(tmp_path: Path) -> None:
+    pictures(tmp_path, 20)
+    pipelines, _ = open_pipelines(Task("imagenet", str(tmp_path), 0, 2, (0,)))
+    with pytest.raises(SettingsError, match="20 training samples") as caught:
+        next(pipelines["ours"]())
+    assert caught.value.hint and caught.value.exit_code == 6
 
 
 def damage(path: Path) -> None:
@@ -125,30 +117,3 @@ def test_a_record_without_an_image_is_named(tmp_path: Path) -> None:
     for name in PIPELINES:
         with pytest.raises(DataError):
             next(pipelines[name]())
-
-
-def test_a_damaged_set_ends_a_measurement_as_a_data_error(tmp_path: Path) -> None:
-    volumes(tmp_path)
-    damage(tmp_path / "train" / "2.tfrecord")
-    options = {"workload": "cosmoflow", "data_dir": str(tmp_path), "instances": 1, "seconds": 0.3}
-    with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'train' / '2.tfrecord'}, record 2 at byte ")):
-        run(options, lambda event: None)
-
-
-def test_a_set_that_is_too_small_for_a_batch_ends_a_measurement_as_a_training_would(tmp_path: Path) -> None:
-    pictures(tmp_path, 20)
-    options = {"workload": "imagenet", "data_dir": str(tmp_path), "instances": 2, "seconds": 0.3}
-    with pytest.raises(SettingsError, match="20 training samples") as caught:
-        run(options, lambda event: None)
-    assert caught.value.hint and caught.value.exit_code == 6
-
-
-def test_nothing_is_measured_to_its_end_for_nobody(tmp_path: Path) -> None:
-    volumes(tmp_path)
-    task = Task("cosmoflow", str(tmp_path), 0, 1, tuple(os.sched_getaffinity(0)))
-    with pytest.raises(KeyboardInterrupt), bench._instance(task) as connection:
-        connection.recv()
-        (process,) = multiprocessing.active_children()
-        connection.send(("ours", 600.0))
-        raise KeyboardInterrupt
-    assert process.exitcode == -signal.SIGTERM

@@ -1,0 +1,57 @@
+"""A measurement as it runs: every instance is a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+
+from ipulaunch.configs.errors import DataError
+from ipulaunch.data_pipeline.tools import bench
+from ipulaunch.data_pipeline.tools.bench import PIPELINES, Task, run
+from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+
+
+@pytest.fixture
+def volumes(tmp_path: Path) -> Path:
+    """A CosmoFlow set of 3 files with 1, 2 and 3 records."""
+    (tmp_path / "train").mkdir()
+    for number in range(3):
+        volume = np.full((8, 8, 8, 4), number + 1, np.int16)
+        record = encode_example({"x": volume.tobytes(), "y": np.zeros(4, np.float32)})
+        write_records(tmp_path / "train" / f"{number}.tfrecord", [record] * (number + 1))
+    return tmp_path
+
+
+def test_a_measurement_has_a_row_for_each_pipeline_and_ratios(volumes: Path) -> None:
+    events: List[Dict[str, Any]] = []
+    options = {"workload": "cosmoflow", "data_dir": str(volumes), "instances": 2, "seconds": 0.3}
+    result = run(options, events.append)
+    assert [row["pipeline"] for row in result["rows"]] == list(PIPELINES)
+    assert all(row[key] > 0 for row in result["rows"] for key in row if key != "pipeline")
+    assert set(result["ratios"]) == {"ours / reference", "ours / limit"}
+    assert events[-1] == {"event": "progress", "what": "measurements", "done": 9, "total": 9}
+
+
+def test_a_damaged_set_ends_a_measurement_as_a_data_error(volumes: Path) -> None:
+    damaged = volumes / "train" / "2.tfrecord"
+    damaged.write_bytes(damaged.read_bytes()[:-30] + b"\xff" * 30)  # data and checksum of its last record
+    options = {"workload": "cosmoflow", "data_dir": str(volumes), "instances": 1, "seconds": 0.3}
+    with pytest.raises(DataError, match=re.escape(f"{damaged}, record 2 at byte ")):
+        run(options, lambda event: None)
+
+
+def test_nothing_is_measured_to_its_end_for_nobody(volumes: Path) -> None:
+    task = Task("cosmoflow", str(volumes), 0, 1, tuple(os.sched_getaffinity(0)))
+    with pytest.raises(KeyboardInterrupt), bench._instance(task) as connection:
+        connection.recv()
+        (process,) = multiprocessing.active_children()
+        connection.send(("ours", 600.0))
+        raise KeyboardInterrupt
+    assert process.exitcode == -signal.SIGTERM
