@@ -1,0 +1,172 @@
+"""The same trainings on 1, 2 and 4 instances, which are groups of the four processes that this is started with.
+
+TensorFlow is imported once in each process. `<where>/<case>-<instances>` is a run directory of the product's own, or a
+file of results; who started this compares them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+from ipulaunch.configs.job import Job
+from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.configs.tree import assignment
+from ipulaunch.configs.workloads import resolve
+from ipulaunch.topology.batch import Batch, make_batch
+from ipulaunch.topology.popdist import Place
+from ipulaunch.workers.threads import read_back, size_pools
+
+REPLICAS = 4
+SIZES = (
+    "data.n_train=40",  # 2 updates of 16, and 8 samples left out
+    "data.n_valid=13",  # divides by no number of replicas
+    "training.gradient_accumulation_count=2",
+    "training.micro_batch_size=2",
+    "training.num_epochs=2",
+)
+VOLUMES = ("data.side=8", "model.conv_size=2", "model.n_conv_layers=2", "model.dropout=0.5")
+# A network with dropout, one with batch statistics, whose graphs take long to make, and a validation by itself.
+CASES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
+    "dropout": ("cosmoflow", (*SIZES, *VOLUMES)),
+    "batch-statistics": (
+        "cifar10",
+        (*SIZES, "data.synthetic_data=cpu", "data.side=16", "model.name=cifar_resnet8", "training.validation=false"),
+    ),
+    "validation": ("cosmoflow", (*SIZES, *VOLUMES, "training.training=false")),
+}
+ESTIMATOR = (
+    *("estimator.api=replica-estimator", "data.side=16", "data.n_train=32", "data.n_valid=9", "model.dropout=0"),
+    *("training.num_epochs=2", "training.micro_batch_size=2", "estimator.batches_per_step=2"),
+)
+
+
+def job_of(workload: str, texts: Tuple[str, ...]) -> Job:
+    overrides = [assignment(text, "--set") for text in texts]
+    return Job(workload, "cpu", resolve(workload, rehearsal=True, overrides=overrides).settings)
+
+
+JOBS = {name: job_of(*case) for name, case in CASES.items()}
+size_pools(1, JOBS["dropout"], os.environ)
+
+import numpy as np  # noqa: E402 - TensorFlow reads how many threads it has when it is imported
+import tensorflow as tf  # noqa: E402
+from mpi4py import MPI  # noqa: E402
+
+from ipulaunch.configs.optimization import Optimizer  # noqa: E402
+from ipulaunch.configs.workload import WorkloadSettings  # noqa: E402
+from ipulaunch.data_pipeline.order import Shuffle  # noqa: E402
+from ipulaunch.data_pipeline.source import ArraySource  # noqa: E402
+from ipulaunch.data_pipeline.stream import training_stream  # noqa: E402
+from ipulaunch.workers.backends.choice import make_devices  # noqa: E402
+from ipulaunch.workers.backends.cpu import CpuBackend  # noqa: E402
+from ipulaunch.workers.backends.interface import Feed  # noqa: E402
+from ipulaunch.workers.collective import Alone, Collective, OverMpi  # noqa: E402
+from ipulaunch.workers.instance import Instance  # noqa: E402
+from ipulaunch.workers.measures import Measure  # noqa: E402
+from ipulaunch.workers.optimizers import make_optimizer  # noqa: E402
+from ipulaunch.workers.records import Records  # noqa: E402
+from ipulaunch.workers.stopping import StopRequest  # noqa: E402
+from ipulaunch.workers.work import carry_out  # noqa: E402
+
+
+class Group:
+    """Some of the processes, as the instances of a run."""
+
+    def __init__(self, where: Path, communicator: Any) -> None:
+        self.where, self.instance, self.instances = where, communicator.Get_rank(), communicator.Get_size()
+        self.collective: Collective = OverMpi(communicator) if self.instances > 1 else Alone()
+
+    def place(self, replicas: int = REPLICAS) -> Place:
+        local = replicas // self.instances
+        at = self.instance
+        return Place(at, self.instances, at, self.instances, at * local, local, replicas, 1)
+
+    def run(self, name: str, job: Job, replicas: int = REPLICAS) -> None:
+        """Carries a job out as a worker does, with a run directory of its own."""
+        tf.keras.backend.clear_session()
+        place, training = self.place(replicas), job.settings.training
+        batch, _ = make_batch(training.micro_batch_size, replicas, training.gradient_accumulation_count, None)
+        directory = RunDirectory(self.where / f"{name}-{self.instances}")
+        records = Records(directory, place.instance)
+        backend = CpuBackend(job.settings, batch, place, self.collective)
+        stop = StopRequest(directory, place, self.collective)
+        records.done(carry_out(Instance(job, batch, place, backend, directory, records, 1, stop)))
+
+    def step(self) -> None:
+        """One SGD step on one weight: every instance writes what became of it."""
+        found = {
+            "in one micro-batch": self._weight(Line(16), Batch(4, REPLICAS, 1), "drop"),
+            "in four micro-batches": self._weight(Line(16), Batch(1, REPLICAS, 4), "drop"),
+            "padded": self._weight(Line(13), Batch(1, REPLICAS, 4), "pad"),
+        }
+        (self.where / f"step-{self.instances}-{self.instance}.json").write_text(json.dumps(found))
+
+    def _weight(self, source: ArraySource, batch: Batch, remainder: str) -> float:
+        tf.keras.backend.clear_session()
+        settings, place = WorkloadSettings(optimizer=Optimizer("sgd", 1.0)), self.place()
+        backend = CpuBackend(settings, batch, place, self.collective)
+        inputs = tf.keras.Input((1,), dtype="int16")
+        fraction = tf.keras.layers.Lambda(lambda x: tf.cast(x, tf.float32) / 15)(inputs)
+        outputs = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(fraction)
+        model = tf.keras.Model(inputs, outputs)
+        loss = Measure("loss", lambda targets, outputs: tf.reduce_mean(tf.square(outputs - targets), axis=-1))
+        trained = backend.prepare(model, make_optimizer(settings, batch, 1), [loss], None)
+        stream = training_stream(
+            source, batch, place, shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=1, remainder=remainder
+        )
+        trained.fit(Feed(stream), epochs=1, steps_per_epoch=1, callbacks=[])
+        return float(model.get_weights()[0][0, 0])
+
+    def estimate(self) -> None:
+        """A replica Estimator: its variables go to a file beside its directory."""
+        model = self.where / f"model-{self.instances}"
+        self.run("estimator", job_of("cifar10", (*ESTIMATOR, f"estimator.model_dir={model}")))
+        if self.instance == 0:
+            newest = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(model)))
+            np.savez(f"{model}.npz", **{name: newest.get_tensor(name) for name in newest.get_variable_to_shape_map()})
+
+
+class Line(ArraySource):
+    """Samples 0, 1, ... with targets 0; the model divides by 15, since inputs are whole numbers."""
+
+    inputs, targets = (np.int16, (1,)), (np.float32, (1,))
+
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+
+    def load(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        return ids.astype(np.int16)[:, None], np.zeros((len(ids), 1), np.float32)
+
+
+def main() -> None:
+    read_back(size_pools(1, JOBS["dropout"], os.environ))
+    make_devices(JOBS["dropout"])
+    where, world = Path(sys.argv[1]), MPI.COMM_WORLD
+    rank = world.Get_rank()
+    groups: List[Tuple[int, ...]] = [(0,), (1,), (2, 3)]
+    (color,) = [number for number, ranks in enumerate(groups) if rank in ranks]
+    few, all_of_them = Group(where, world.Split(color, rank)), Group(where, world)
+    has_estimators = hasattr(tf, "estimator")
+    if rank == 1:  # what there is to do only once
+        # The same samples without any padding, as a micro-batch is of one.
+        plain = (*CASES["validation"][1], "training.micro_batch_size=1", "training.gradient_accumulation_count=1")
+        few.run("unpadded-validation", job_of("cosmoflow", plain), replicas=1)
+        if has_estimators:
+            few.estimate()
+    else:
+        few.step()
+        for name, job in JOBS.items():
+            few.run(name, job)
+        if has_estimators and rank > 1:
+            few.estimate()
+    world.Barrier()
+    all_of_them.step()
+    for name, job in JOBS.items():
+        all_of_them.run(name, job)
+
+
+main()
