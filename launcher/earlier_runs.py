@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from pathlib import Path
 from typing import Any, Iterable, List, Optional
 
@@ -93,7 +94,8 @@ def _named(text: str, resolved: Resolved) -> Path:
             if job is not None and job.workload != resolved.workload:
                 raise DataError(
                     f"{path} is a run of {job.workload}, and cannot be continued by {resolved.workload}",
-                    hint=f"ipulaunch resume {path} continues it; --resume auto finds the newest of {resolved.workload}",
+                    hint=f"ipulaunch resume {shlex.quote(str(path))} continues it;"
+                    f" --resume auto finds the newest of {resolved.workload}",
                 )
             _require_same_network(path, resolved)
             return path

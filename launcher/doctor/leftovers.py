@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
@@ -129,7 +130,8 @@ def _endless(runs: List[Path]) -> Check:
     if not open_ended:
         return Check(GROUP, "runs", OK, "none without an end")
     found = f"{counted(len(open_ended), 'run')} without an end: {some([str(run) for run in open_ended])}"
-    return Check(GROUP, "runs", WARNING, found, f"ipulaunch resume {open_ended[0]}, or remove what is not needed")
+    fix = f"ipulaunch resume {shlex.quote(str(open_ended[0]))}, or remove what is not needed"
+    return Check(GROUP, "runs", WARNING, found, fix)
 
 
 def _has_ended(path: Path) -> bool:

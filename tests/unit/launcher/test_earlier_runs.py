@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from pathlib import Path
 from typing import Any, Callable, Tuple
 
@@ -22,10 +23,9 @@ def job_of(workload: str, *texts: str) -> str:
     return to_yaml(Job(workload, "cpu", resolve(workload, rehearsal=False, overrides=overrides).settings))
 
 
-@pytest.fixture()
-def runs(tmp_path: Path) -> Path:
+def make_runs(place: Path) -> Path:
     """Runs of several workloads, the newest of them without a checkpoint."""
-    base = tmp_path / "runs"
+    base = place / "runs"
     names = ("mnist-1", "cifar10-2", "mnist-3", "cifar100-4", "mnist-5")
     for age, name in enumerate(names):
         path = base / name / "checkpoints" / "update-00000008"
@@ -34,6 +34,16 @@ def runs(tmp_path: Path) -> Path:
         (base / name / "plan.json").touch()
         os.utime(base / name / "plan.json", (1000 + age, 1000 + age))
     return base
+
+
+@pytest.fixture()
+def runs(tmp_path: Path) -> Path:
+    return make_runs(tmp_path)
+
+
+def resuming(path: Path) -> str:
+    """The end of a printed line that resumes a run."""
+    return f"--backend ipu --set {shlex.quote(f'training.resume={path}')}"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +72,7 @@ def test_a_submitted_run_has_its_checkpoints_inside(runs: Path, ipulaunch: Run) 
     for name in ("plan.json", "job.yaml"):
         (inside / name).write_text((runs / "mnist-5" / name).read_text())
     assert newest_run("mnist") == Path("runs", "mnist-5")
-    assert resumed(ipulaunch, "--resume", "mnist-5") == f"--backend ipu --set training.resume={runs / 'mnist-5'}"
+    assert resumed(ipulaunch, "--resume", "mnist-5") == resuming(runs / "mnist-5")
 
 
 @pytest.mark.parametrize(
@@ -120,12 +130,12 @@ def resumed(run: Run, *words: str) -> str:
 
 
 def test_auto_is_the_path_of_the_newest_run(runs: Path, ipulaunch: Run) -> None:
-    assert resumed(ipulaunch, "--resume", "auto") == f"--backend ipu --set training.resume={runs / 'mnist-3'}"
+    assert resumed(ipulaunch, "--resume", "auto") == resuming(runs / "mnist-3")
 
 
 @pytest.mark.parametrize("name", ["runs/mnist-1", "mnist-1"])
 def test_named_run_becomes_a_whole_path(name: str, runs: Path, ipulaunch: Run) -> None:
-    assert resumed(ipulaunch, "--resume", name) == f"--backend ipu --set training.resume={runs / 'mnist-1'}"
+    assert resumed(ipulaunch, "--resume", name) == resuming(runs / "mnist-1")
 
 
 def test_auto_passes_over_runs_of_another_network(runs: Path, ipulaunch: Run) -> None:
@@ -167,7 +177,9 @@ def test_run_of_another_workload_is_refused(runs: Path, ipulaunch: Run) -> None:
     assert "ipulaunch resume runs/cifar10-2 continues it" in err
 
 
-def test_what_a_job_resumes_is_told(runs: Path, ipulaunch: Run) -> None:
+def test_what_a_job_resumes_is_told(plain_path: Path, ipulaunch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(plain_path)
+    runs = make_runs(plain_path)
     words = ("--scheduler", "slurm", "--resume", "auto", "--dry-run")
     code, _, err = ipulaunch("submit", "mnist", "--synthetic-data", "cpu", *words)
     assert code == 0 and f"note: --resume auto: continues {runs / 'mnist-3'}" in err

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
+from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence
 
 import pytest
@@ -283,12 +285,16 @@ def test_headline_is_one_line(run_directory: RunDirectory, plan: Plan) -> None:
     assert _judge(run_directory, plan, 1).headline == "left:0 failed first: ValueError: Graph execution error"
 
 
+def resuming(path: Path) -> str:
+    return f"resume: ipulaunch resume {shlex.quote(str(path))}"
+
+
 @pytest.mark.parametrize("code", [0, 1, 137])
 def test_workload_can_be_resumed_even_without_a_checkpoint(code: int, run_directory: RunDirectory, plan: Plan) -> None:
     run_directory.job.touch()
-    assert _judge(run_directory, plan, code).details[-1] == f"resume: ipulaunch resume {run_directory.path}"
+    assert _judge(run_directory, plan, code).details[-1] == resuming(run_directory.path)
     (run_directory.path.parent / "job.json").touch()  # it was submitted: the run is what the job belongs to
-    assert _judge(run_directory, plan, code).details[-1] == f"resume: ipulaunch resume {run_directory.path.parent}"
+    assert _judge(run_directory, plan, code).details[-1] == resuming(run_directory.path.parent)
 
 
 @pytest.mark.parametrize(("code", "kept", "helps"), [(5, None, False), (6, None, False), (5, 4, True), (7, None, True)])
@@ -298,7 +304,7 @@ def test_resuming_is_offered_where_the_settings_may_be_right(
     run_directory.job.touch()
     _error(run_directory, 1, exit_code=code)
     details = _judge(run_directory, plan, 1, kept=kept).details
-    assert (f"resume: ipulaunch resume {run_directory.path}" in details) is helps
+    assert (resuming(run_directory.path) in details) is helps
 
 
 def test_output_that_could_not_be_kept_is_shown(run_directory: RunDirectory, plan: Plan) -> None:

@@ -61,13 +61,3 @@ def test_our_rate_is_taken_by_the_clock(benchmark: Any, tmp_path: Path) -> None:
     placement = Placement(0, "localhost", 0, (0,), 2, "0-1", 0)
     run.plan.write_text(to_json(Plan("cosmoflow", "pod4", 4, 1, 1, Batch(3, 4, 2), (placement,), False)))
     assert benchmark.rate_of(tmp_path) == 8 * 24 / 2
-
-
-def test_the_measurements_themselves(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import training_cases
-
-    monkeypatch.setattr(training_cases, "OVERHEAD_ROUNDS", 1)
-    small = ["data.side=8", "data.n_train=8", "model.n_conv_layers=1", "model.fc1_size=4", "model.fc2_size=4"]
-    setup = training_cases.settled("cosmoflow", [*small, *benchmark.COMMON], 2)
-    assert training_cases.overhead(setup)["bare"] > 0
-    assert training_cases.plain_fit(setup, with_horovod=False)["samples_per_s"] > 0

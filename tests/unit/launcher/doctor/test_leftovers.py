@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -20,7 +21,7 @@ def processes(*found: Tuple[int, int, str, int]) -> Dict[str, str]:
     files: Dict[str, str] = {}
     for pid, parent, words, user in found:
         files[f"proc/{pid}/status"] = f"Name:\tx\nPPid:\t{parent}\nUid:\t{user}\t{user}\n"
-        files[f"proc/{pid}/cmdline"] = words.replace(" ", "\0") + "\0"
+        files[f"proc/{pid}/cmdline"] = "\0".join(shlex.split(words)) + "\0"
     return files
 
 
@@ -93,7 +94,7 @@ def test_a_run_that_works_is_no_leftover(
     make_run: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
 ) -> None:
     path = make_run("cosmoflow-1", "", checkpoints=(".update-00000001.77",))
-    files = processes((8, 1, LAUNCHER, 1000), (9, 8, WORKER.replace("/r", str(path)), 1000))
+    files = processes((8, 1, LAUNCHER, 1000), (9, 8, WORKER.replace("/r", shlex.quote(str(path))), 1000))
     assert [check.state for check in check_leftovers(Case(directory=tmp_path), make_world(files=files))] == ["ok"] * 5
 
 
@@ -114,7 +115,7 @@ def test_a_submitted_run_has_its_records_inside(
     if records is not None:
         make_run("cosmoflow-1/run", *records)
     check = check_leftovers(Case(directory=tmp_path), make_world())[2]
-    assert (check.name, check.state, check.fix.startswith(f"ipulaunch resume {path},")) == (
+    assert (check.name, check.state, check.fix.startswith(f"ipulaunch resume {shlex.quote(str(path))},")) == (
         "runs",
         state,
         state != "ok",
@@ -128,7 +129,7 @@ def test_a_submitted_run_that_works_here_is_no_leftover(
     (path / "job.json").touch()
     inside = make_run("cosmoflow-1/run", "", checkpoints=(".update-00000001.77",))
     assert [check.state for check in check_leftovers(Case(directory=tmp_path), make_world())[1:3]] == ["warning"] * 2
-    files = processes((8, 1, LAUNCHER, 1000), (9, 8, WORKER.replace("/r", str(inside)), 1000))
+    files = processes((8, 1, LAUNCHER, 1000), (9, 8, WORKER.replace("/r", shlex.quote(str(inside))), 1000))
     assert [check.state for check in check_leftovers(Case(directory=tmp_path), make_world(files=files))] == ["ok"] * 5
 
 
