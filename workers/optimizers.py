@@ -132,7 +132,7 @@ class _AdaptedByLayer(_KERAS.SGD):  # type: ignore[misc, name-defined]
         gradient, weight = _as_32_bits(grad), _as_32_bits(var)
         rate = self._decayed_lr(tf.float32)
         if _is_adapted(var):
-            rate *= self._trust(tf.norm(weight), tf.norm(gradient))
+            rate = rate * self._trust(tf.norm(weight), tf.norm(gradient))
             gradient += self.adapted_decay * weight
         change = tf.cast(-rate * gradient, var.dtype)
         if not self._momentum:

@@ -57,13 +57,14 @@ def variables(dtype: str = "float32") -> List[Any]:
     ]
 
 
-def train(optimizer: Any, weights: List[Any], gradients: Any = GRADIENTS) -> List[np.ndarray]:
-    """The weights after an update with each of the gradients, in a graph as in training."""
+def train(optimizer: Any, weights: List[Any], gradients: Any = GRADIENTS, graph: bool = False) -> List[np.ndarray]:
+    """The weights after an update with each of the gradients; in a graph as in training, which takes longer to make."""
 
-    @tf.function
     def update(*given: Any) -> None:
         optimizer.apply_gradients(zip(given, weights))
 
+    if graph:
+        update = tf.function(update)
     for given in gradients:
         update(*[tf.constant(gradient, weight.dtype) for gradient, weight in zip(given, weights)])
     return [weight.numpy() for weight in weights]
@@ -134,8 +135,8 @@ def with_terms(settings: Optimizer, **terms: float) -> Optimizer:
 
 @pytest.mark.parametrize(
     "terms",
-    [{}, {"l2_regularization": 0.3}, {"weight_decay": 0.3}, {"l2_regularization": 0.3, "weight_decay": 0.2}],
-    ids=["plain", "l2", "decay", "both"],
+    [{}, {"l2_regularization": 0.3, "weight_decay": 0.2}],
+    ids=["plain", "l2 and decay"],
 )
 @every_optimizer
 def test_three_updates_are_as_published(settings: Optimizer, terms: Dict[str, float]) -> None:
@@ -159,14 +160,13 @@ def test_weights_of_16_bits_learn_the_same(settings: Optimizer) -> None:
         np.testing.assert_allclose(found, expected, rtol=0.01, atol=0.005)
 
 
+@pytest.mark.core
 @every_optimizer
-def test_eager_updates_are_those_of_a_graph(settings: Optimizer) -> None:
+def test_a_graph_updates_as_step_by_step(settings: Optimizer) -> None:
     settings = with_terms(settings, weight_decay=0.3, l2_regularization=0.1)
-    weights, optimizer = variables(), make(settings, COSINE)
-    for gradients in GRADIENTS:
-        optimizer.apply_gradients([(tf.constant(g, tf.float32), w) for g, w in zip(gradients, weights)])
-    for found, expected in zip(weights, train(make(settings, COSINE), variables())):
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+    expected = train(make(settings, COSINE), variables())
+    for found, other in zip(train(make(settings, COSINE), variables(), graph=True), expected):
+        np.testing.assert_allclose(found, other, rtol=1e-5, atol=1e-6)
 
 
 def test_16_bit_weights_do_not_stop_the_schedule() -> None:
@@ -177,7 +177,7 @@ def test_16_bit_weights_do_not_stop_the_schedule() -> None:
     optimizer = make_optimizer(job, BATCH, 100_000)
     weights = [tf.Variable([0.0], dtype="float16")]
     restore_optimizer(optimizer, weights, [np.array(75_000)])
-    (found,) = train(optimizer, weights, [[np.array([-1.0])]])
+    (found,) = train(optimizer, weights, [[np.array([-1.0])]], graph=True)
     assert found == pytest.approx(0.25)
 
 
@@ -188,7 +188,7 @@ def test_l2_and_weight_decay_are_the_same_only_without_state(momentum: float, eq
     l2 = train(make(Optimizer("sgd", 0.1, momentum=momentum, l2_regularization=0.5)), variables())
     decay = train(make(Optimizer("sgd", 0.1, momentum=momentum, weight_decay=0.5)), variables())
     for first, second in zip(l2, decay):
-        assert np.allclose(first, second, rtol=1e-6) is equal
+        assert np.allclose(first, second, rtol=1e-5) is equal
 
 
 @pytest.mark.parametrize("layer", ["bn/gamma", "bn/beta", "stage_1/conv/bias"])
@@ -201,7 +201,7 @@ def test_lars_leaves_normalisations_and_biases_alone(layer: str) -> None:
 def test_lars_adapts_a_layer_that_is_only_called_so() -> None:
     weights = [tf.Variable([3.0, 4.0], name="beta/kernel")]
     (found,) = train(make(Optimizer("lars", 0.5, eeta=0.1)), weights, [[np.array([0.6, 0.8])]])
-    np.testing.assert_allclose(found, [3.0 - 0.5 * 0.1 * 5 * 0.6, 4.0 - 0.5 * 0.1 * 5 * 0.8], rtol=1e-6)
+    np.testing.assert_allclose(found, [3.0 - 0.5 * 0.1 * 5 * 0.6, 4.0 - 0.5 * 0.1 * 5 * 0.8], rtol=1e-5)
 
 
 @pytest.mark.parametrize(("weight", "gradient", "after"), [(0.0, 1.0, -0.5), (2.0, 0.0, 2.0), (0.0, 0.0, 0.0)])
@@ -293,7 +293,7 @@ def test_a_model_of_keras_trains_with_every_optimizer() -> None:
     inputs, targets = np.ones((4, 3), np.float32), np.ones((4, 1), np.float32)
     for settings in OPTIMIZERS:
         model = tf.keras.Sequential([tf.keras.layers.Dense(2), tf.keras.layers.Dense(1)])
-        model.compile(optimizer=make(with_terms(settings, l2_regularization=0.1), COSINE), loss="mse")
+        model.compile(optimizer=make(with_terms(settings, l2_regularization=0.1), COSINE), loss="mse", run_eagerly=True)
         model.fit(inputs, targets, epochs=2, batch_size=2, verbose=0)
         assert int(model.optimizer.iterations) == 4
         assert all(np.isfinite(weight).all() for weight in model.get_weights())

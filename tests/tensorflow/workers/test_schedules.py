@@ -15,7 +15,7 @@ UPDATES, EPOCHS, RATE = 13, 10, 0.8
 
 def rates(schedule: Any, updates: int = UPDATES * EPOCHS) -> np.ndarray:
     """The rate of every update, all at once."""
-    values: np.ndarray = tf.function(schedule)(tf.range(updates, dtype=tf.int64)).numpy()
+    values: np.ndarray = schedule(tf.range(updates, dtype=tf.int64)).numpy()
     assert values.dtype == np.float32
     return values
 
@@ -123,6 +123,12 @@ def test_the_published_staircase_trains_in_its_first_epoch() -> None:
     assert (epochs == epochs[:, :1]).all()
     first = [0.00511509, 0.40409207, 0.80306905, 1.20204604, 1.60102302, 2.0, 1.99945329]
     np.testing.assert_allclose(epochs[:7, 0], first, rtol=1e-6)
+
+
+@pytest.mark.parametrize("about", SHAPES[1:], ids=lambda about: "-".join(map(str, about.values())))
+def test_a_graph_has_the_same_rates(about: Any) -> None:
+    schedule = RateOverTime(RATE, UPDATES, EPOCHS, **vars(Schedule(**about, warmup_epochs=2.0, staircase=True)))
+    np.testing.assert_allclose(rates(tf.function(schedule)), rates(schedule), rtol=2e-6, atol=1e-9)
 
 
 def test_a_rate_that_never_changes_is_a_number() -> None:
