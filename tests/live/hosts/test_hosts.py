@@ -117,6 +117,7 @@ class Wrong:
         return lambda: self.network.hosts["b"].ask("umount", str(self.directory.parent))
 
 
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -129,6 +130,7 @@ class Wrong:
 def test_a_host_that_cannot_take_part_is_told_before_anything_starts(
     wrong: str, said: str, network: Any, tmp_path: Path
 ) -> None:
+    """At night: what is told is tested without hosts as well."""
     directory = tmp_path / "shared" / "runs"
     directory.mkdir(parents=True)
     mend = getattr(Wrong(network, directory), wrong)()
@@ -143,7 +145,9 @@ def test_a_host_that_cannot_take_part_is_told_before_anything_starts(
     network.wait(lambda: network.hosts["b"].processes() == [], SLOW_S)
 
 
+@pytest.mark.night
 def test_the_doctor_sees_every_host(network: Any, tmp_path: Path) -> None:
+    """At night: what it asks a host is tested without hosts as well."""
     done = network.hosts["a"].run(*IPULAUNCH, "doctor", *JOB, "--hosts", "a,b", "--json", directory=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     checks = json.loads(done.stdout)["checks"]
@@ -152,9 +156,11 @@ def test_the_doctor_sees_every_host(network: Any, tmp_path: Path) -> None:
     assert found == {"host a": {"ssh": "ok"}, "host b": dict.fromkeys(names, "ok")}
 
 
+@pytest.mark.night
 def test_a_host_that_is_cut_off_is_named_within_the_stall_limit(
     start: Start, network: Any, undisturbed: Path, tmp_path: Path
 ) -> None:
+    """At night: a lost host takes a minute to be considered lost."""
     run = tmp_path / "run"
     process = start(*UNNOTICED, "--max-restarts", "1")
     network.cut("b")
@@ -178,9 +184,11 @@ def test_a_host_that_is_cut_off_is_named_within_the_stall_limit(
     assert_same_end(run, undisturbed)
 
 
+@pytest.mark.night
 def test_elastic_hosts_go_on_without_the_one_that_is_cut_off(
     start: Start, network: Any, undisturbed: Path, tmp_path: Path
 ) -> None:
+    """At night: a lost host takes a minute to be considered lost."""
     process = start(*NOTICED_SOON, "--elastic-hosts", "--max-restarts", "1")
     network.cut("b")
     (tmp_path / "go").touch()
@@ -201,9 +209,11 @@ def test_elastic_hosts_go_on_without_the_one_that_is_cut_off(
         network.wait(lambda host=network.hosts[name]: host.processes() == [], SLOW_S)
 
 
+@pytest.mark.night
 def test_elastic_hosts_go_on_without_the_one_of_the_first_instance(
     start: Start, network: Any, undisturbed: Path, tmp_path: Path
 ) -> None:
+    """At night: a lost host takes a minute to be considered lost."""
     process = start(*NOTICED_SOON, "--elastic-hosts", "--max-restarts", "1")
     network.hosts["a"].switch_off()
     (tmp_path / "go").touch()

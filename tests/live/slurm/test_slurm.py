@@ -135,6 +135,7 @@ def test_a_job_runs_to_its_end(undisturbed: Job) -> None:
     assert undisturbed.jobs.cluster.processes(undisturbed.number) == []
 
 
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("tracking", "how"),
     [
@@ -147,6 +148,7 @@ def test_a_job_runs_to_its_end(undisturbed: Job) -> None:
 def test_a_job_that_was_put_back_ends_with_the_weights_of_an_undisturbed_one(
     tracking: str, how: Sequence[str], jobs: Callable[[str], Jobs], undisturbed: Job
 ) -> None:
+    """At night: a Slurm and two trainings for each way to put a job back."""
     job = jobs(tracking).submit_held()
     job.jobs.cluster.ask(*how, job.number)
     job.wait_for(lambda: job.slurm_state not in ("", "RUNNING", "COMPLETING"))
@@ -173,8 +175,10 @@ def test_a_job_that_was_put_back_ends_with_the_weights_of_an_undisturbed_one(
         assert np.array_equal(found[name], value), name
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("tracking", TRACKINGS)
 def test_a_cancelled_job_leaves_nothing(tracking: str, jobs: Callable[[str], Jobs]) -> None:
+    """At night: a Slurm and a training for each way to track processes."""
     job = jobs(tracking).submit_held()
     living = job.jobs.cluster.processes(job.number)
     assert len(living) >= 5  # the script, ipulaunch, mpirun and two instances
