@@ -1,13 +1,18 @@
 """Trainings over real Open MPI that something happens to, and the undisturbed one as the oracle.
 
-FAULT_ROUNDS=3 runs every row of the table so often, leaves none out, and prints the table; FAULT_TABLE=FILE also writes
-it into that file, in the place of the one that it holds.
+The launcher, Open MPI and the workers are the real ones. The light worker does without TensorFlow, see
+light/tensorflow/__init__.py; the real one imports it in every instance, which takes most of the time of a trial.
+
+FAULT_ROUNDS=3 runs every row of the table so often on the real worker, and prints the table; FAULT_TABLE=FILE also
+writes it into that file, in the place of the one that it holds. Seconds are measured, and judged, there alone.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -21,10 +26,10 @@ from ipulaunch.workers import checkpoints
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
 IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]
-SITE = Path(__file__).parent / "site"
+SITE, LIGHT = (Path(__file__).parent / name for name in ("site", "light"))
 MARK = "FAULT_RUN"  # in the environment of every process of a trial
-UPDATES = 360  # of a few milliseconds, with a checkpoint every 60
-LONGEST_S = 600.0
+UPDATES = 144  # of a few milliseconds, with a checkpoint every 24
+LONGEST_S = 600.0  # so that nothing waits for ever; nothing is expected to take as long
 Faults = List[Dict[str, Any]]
 _measured: Dict[str, List[Tuple[int, float, bool]]] = {}
 
@@ -44,26 +49,29 @@ class Outcome(NamedTuple):
 class Trial:
     """One run, in a directory of its own."""
 
-    def __init__(self, directory: Path, volumes: Path) -> None:
-        self.directory, self.volumes = directory, volumes
+    def __init__(self, directory: Path, volumes: Path, worker: str, compiled: Path) -> None:
+        self.directory, self.volumes, self.worker, self.compiled = directory, volumes, worker, compiled
         self.run = directory / "run"
         self.checkpoints = self.run
-        self.seconds = 0.0  # that it took, once it has
 
     def job(self, instances: int) -> List[str]:
         words = ["cosmoflow", "--pod", "4", "--num-instances", str(instances), "--oversubscribe", "--engine", "openmpi"]
-        words += ["--num-epochs", "60", "--logs-per-epoch", "1/10", "--ckpts-per-epoch", "1/10"]
+        words += ["--num-epochs", "24", "--logs-per-epoch", "1/4", "--ckpts-per-epoch", "1/4"]
+        words += ["--optimizer", "sgd", "--momentum", "0.9", "--learning-rate", "0.01"]
         words += ["--data-dir", str(self.volumes), "--run-dir", str(self.run)]
         sizes = ("data.side=4", "data.n_train=24", "data.n_valid=5", "model.n_conv_layers=1", "model.conv_size=1")
         return words + [word for text in (*sizes, "model.fc1_size=4", "model.fc2_size=4") for word in ("--set", text)]
 
     def start(self, *options: str, faults: Faults = [], instances: int = 2) -> subprocess.Popen[str]:  # noqa: B006
         meant = [{**fault, "record": str(self.record(i)), "run": str(self.run)} for i, fault in enumerate(faults)]
-        return self._start(*self.job(instances), *options, FAULTS=json.dumps(meant), PYTHONPATH=str(SITE))
+        return self._start(*self.job(instances), *options, FAULTS=json.dumps(meant))
 
     def _start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
-        environ = {**os.environ, MARK: str(self.run), **environ}
+        path = [SITE, LIGHT] if self.worker == "light" else [SITE]
+        environ = {**os.environ, MARK: str(self.run), "PYTHONPATH": os.pathsep.join(map(str, path)), **environ}
+        if self.worker == "light" and sys.dont_write_bytecode:  # or every process would compile all of its modules
+            environ.update(PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=str(self.compiled))
         return subprocess.Popen(
             [*IPULAUNCH, *words], cwd=self.directory, env=environ, stdout=pipe, stderr=pipe, text=True
         )
@@ -72,16 +80,29 @@ class Trial:
         """Where a fault notes its time."""
         return self.directory / f"fault-{fault}"
 
-    def disturbed(self, *options: str, faults: Faults, instances: int = 2, ends_within_s: float = 0.0) -> Outcome:
-        """Run until a fault ends it; no process is left, at once or within some time."""
-        process = self.start(*options, faults=faults, instances=instances)
+    def ended(self, process: subprocess.Popen[str]) -> str:
+        """What the launcher said until its end."""
         try:
             _, said = process.communicate(timeout=LONGEST_S)
         finally:
             process.kill()
             process.communicate()
-        assert self.record(0).exists(), said
-        deadline = time.monotonic() + ends_within_s
+        return said
+
+    def disturbed(self, *options: str, faults: Faults, instances: int = 2, ends_later: bool = False) -> Outcome:
+        """Run until a fault ends it; no process is left then, or after a while."""
+        outcome = self.tried(*options, faults=faults, instances=instances, ends_later=ends_later)
+        assert outcome is not None, "it ended before the fault"
+        return outcome
+
+    def tried(self, *options: str, faults: Faults, instances: int = 2, ends_later: bool = False) -> Optional[Outcome]:
+        """The same; nothing where something else has ended it before the fault."""
+        process = self.start(*options, faults=faults, instances=instances)
+        said = self.ended(process)
+        if not self.record(0).exists():
+            print(said)  # which a test that fails shows
+            return None
+        deadline = time.monotonic() + (LONGEST_S if ends_later else 0.0)
         left = living(self.run)
         while left and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -90,15 +111,17 @@ class Trial:
         assert left == [], said
         return Outcome(process.returncode, said, seconds)
 
+    def elsewhere(self, name: str) -> Trial:
+        """Another trial of the same kind."""
+        directory = self.directory / name
+        directory.mkdir()
+        return Trial(directory, self.volumes, self.worker, self.compiled)
+
     def resume(self, *options: str) -> str:
         # One instance is as good as two, and half the work; `make faults` pastes the line as it is shown.
         few = ("--num-instances", "1") if ROUNDS == 1 else ()
         process = self._start("resume", str(self.run), *few, *options)
-        try:
-            _, said = process.communicate(timeout=LONGEST_S)
-        finally:
-            process.kill()
-            process.communicate()
+        said = self.ended(process)
         assert process.returncode == 0, said
         assert living(self.run) == []
         return said
@@ -132,28 +155,64 @@ def living(run: Path) -> List[Tuple[int, str]]:
 
 
 @pytest.fixture(scope="session")
-def volumes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A set that is read as a published one is."""
-    path = tmp_path_factory.mktemp("data") / "volumes"
-    words = ["data", "make", "cosmoflow", "--out", str(path), "--side", "4", "--samples", "24"]
-    subprocess.run([*IPULAUNCH, *words, "--validation-samples", "5"], check=True, capture_output=True, timeout=300)
-    return path
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """A directory that the first test to need it makes, for all processes of pytest-xdist."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def directory(name: str, make: Callable[[Path], None]) -> Path:
+        path, is_made = shared / name, shared / f"{name}.made"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not is_made.exists():
+                shutil.rmtree(path, ignore_errors=True)  # of one who failed
+                path.mkdir()
+                make(path)
+                is_made.touch()
+        return path
+
+    return directory
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, volumes: Path) -> Trial:
-    trial = Trial(tmp_path_factory.mktemp("undisturbed"), volumes)
-    started = time.monotonic()
-    process = trial.start()
-    _, said = process.communicate(timeout=LONGEST_S)
-    assert process.returncode == 0, said
-    trial.seconds = time.monotonic() - started
-    return trial
+def volumes(made_once: Any) -> Path:
+    """A set that is read as a published one is."""
+
+    def make(path: Path) -> None:
+        words = ["data", "make", "cosmoflow", "--out", str(path / "set"), "--side", "4", "--samples", "24"]
+        words += ["--validation-samples", "5"]
+        subprocess.run([*IPULAUNCH, *words], check=True, capture_output=True, timeout=LONGEST_S)
+
+    return made_once("fault-volumes", make) / "set"
+
+
+@pytest.fixture(scope="session")
+def compiled(made_once: Any) -> Path:
+    """Where the modules of the light worker are kept compiled."""
+    return made_once("fault-compiled", lambda path: None)
 
 
 @pytest.fixture()
-def trial(tmp_path: Path, volumes: Path) -> Trial:
-    return Trial(tmp_path, volumes)
+def worker() -> str:
+    """Which one a trial starts, where a test does not say."""
+    return "light"
+
+
+@pytest.fixture()
+def undisturbed(made_once: Any, volumes: Path, worker: str, compiled: Path) -> Trial:
+    def make(path: Path) -> None:
+        trial = Trial(path, volumes, worker, compiled)
+        # How many instances there are does not show in the weights, and one is half the work.
+        process = trial.start(instances=1 if ROUNDS == 1 else 2)
+        said = trial.ended(process)
+        assert process.returncode == 0, said
+
+    return Trial(made_once(f"fault-undisturbed-{worker}", make), volumes, worker, compiled)
+
+
+@pytest.fixture()
+def trial(tmp_path: Path, volumes: Path, worker: str, compiled: Path) -> Trial:
+    return Trial(tmp_path, volumes, worker, compiled)
 
 
 @pytest.fixture()

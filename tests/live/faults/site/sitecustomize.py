@@ -222,7 +222,8 @@ def lie_in_wait(fault: Fault) -> None:
     if at == "start":
         fault.moment()
     elif at == "import":
-        watch_for("tensorflow.python.framework.ops", lambda _: fault.moment(), before=True)
+        for name in ("tensorflow.python.framework.ops", "tensorflow.light_keras"):  # in the midst of either TensorFlow
+            watch_for(name, lambda _: fault.moment(), before=True)
     elif at == "step":
         within(fault, "ipulaunch.workers.progress", "Progress", "on_train_batch_begin", "on_train_batch_end")
     elif at == "validation":
