@@ -9,6 +9,7 @@ import pytest
 
 from ipulaunch.configs.images import ImageSettings
 from ipulaunch.topology.network import Network
+from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.builder import Builder
 from ipulaunch.topology.networks.images import conv, norm, pixels
 
@@ -36,9 +37,12 @@ def residual_network(settings: ImageSettings) -> Network:
 
 @contextlib.contextmanager
 def _used(network: Callable[[Any], Network]) -> Iterator[None]:
+    def choose(settings: Any) -> Network:
+        return network(settings) if isinstance(settings, ImageSettings) else network_of(settings)
+
     with pytest.MonkeyPatch.context() as patch:
         for module in ("work", "backends.cpu", "backends.ipu"):
-            patch.setattr(f"ipulaunch.workers.{module}.network_of", network)
+            patch.setattr(f"ipulaunch.workers.{module}.network_of", choose)
         yield
 
 

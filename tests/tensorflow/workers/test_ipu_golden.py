@@ -64,16 +64,22 @@ def test_the_published_preset_makes_these_calls(prepared: Any, read_calls: Any, 
     assert found == expected, f"if this change is meant: REFRESH_GOLDEN=1 pytest {__file__}"
 
 
-def test_pixels_arrive_as_bytes_and_the_first_layer_makes_them_numbers(prepared: Any) -> None:
+def test_pixels_stages_and_the_scaled_loss_are_as_published(prepared: Any) -> None:
+    """In one test, since a ResNet-50 takes seconds to make."""
     _, training = prepared
+    assert_pixels_arrive_as_bytes_and_the_first_layer_makes_them_numbers(training)
+    assert_four_stages_begin_where_the_splits_say(training)
+    assert_the_loss_is_scaled_by_128_and_the_gradients_are_not(training)
+
+
+def assert_pixels_arrive_as_bytes_and_the_first_layer_makes_them_numbers(training: Any) -> None:
     assert training.model.input.dtype == tf.uint8
     assert (training.model.layers[1].name, training.stages["normalise"]) == ("normalise", 0)
     assert training.model.layers[1].output.dtype == tf.float16
 
 
-def test_the_loss_is_scaled_by_128_and_the_gradients_are_not(prepared: Any) -> None:
+def assert_the_loss_is_scaled_by_128_and_the_gradients_are_not(training: Any) -> None:
     """Times 4 replicas, by which Keras divides it again; the optimizer gets the sum over these."""
-    _, training = prepared
     labels, outputs = tf.constant([[3], [5]]), tf.random.stateless_normal((2, 1000), [1, 2], dtype=tf.float16)
     plain = training.measures[0].of(tf.constant([3, 5]), outputs)
     tf.debugging.assert_near(training.model.loss(labels, outputs), 4 * 128 * plain)
@@ -84,9 +90,8 @@ def test_the_loss_is_scaled_by_128_and_the_gradients_are_not(prepared: Any) -> N
     tf.debugging.assert_near(tf.cast(before - weight, tf.float32), tf.fill(weight.shape, 256 / (4 * 128)), atol=1e-3)
 
 
-def test_four_stages_begin_where_the_splits_say(prepared: Any) -> None:
+def assert_four_stages_begin_where_the_splits_say(training: Any) -> None:
     """As the published application assigns them: the named layer is the first of the next stage."""
-    _, training = prepared
     layers = [layer.name for layer in training.model.layers]
     for stage, split in enumerate(["conv2_block2_out", "conv3_block1_out", "conv4_block2_out"], start=1):
         assert training.stages[split] == stage

@@ -17,7 +17,6 @@ from ipulaunch.configs.tree import assignment
 from ipulaunch.configs.workloads import resolve
 from ipulaunch.topology import Batch
 from ipulaunch.topology.host_events import HostEvents
-from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.ipu import IpuBackend
 from ipulaunch.workers.backends.ipu_environment import engine_options
@@ -45,8 +44,8 @@ def settings_of(*texts: str, workload: str = "cifar10") -> Any:
 
 
 @pytest.fixture()
-def placed_backend(standin: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A backend with these settings in an instance of poprun's, and its model, ready for training."""
+def placed_backend(standin: Install, one_residual_block: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A backend with these settings in an instance of poprun's, and a small model, ready for training."""
 
     def run(*texts: str, batch: Batch = BATCH, ipus: int = 1, workload: str = "cifar10", sdk: str = "3.4") -> Any:
         settings = settings_of("data.side=8", *texts, workload=workload)
@@ -56,7 +55,10 @@ def placed_backend(standin: Install, tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("POPDIST_NUM_IPUS_PER_REPLICA", str(ipus))
         backend = IpuBackend(settings, batch, standin(sdk, replicas=batch.replicas))
         with backend.scope():
-            model, optimizer = build_model(network_of(settings), backend.dropout), make_optimizer(settings, batch, 1)
+            model, optimizer = (
+                build_model(one_residual_block(settings), backend.dropout),
+                make_optimizer(settings, batch, 1),
+            )
             return backend, backend.prepare(model, optimizer, measures_of(settings), HostEvents(1, 3, 3, 0, 0, 3))
 
     return run

@@ -29,8 +29,6 @@ def volume_network(name: str, **options: Any) -> Network:
     return network_of(CosmoflowSettings(model=model, data=CosmoflowData(side=8)))
 
 
-pytestmark = pytest.mark.core
-
 NETWORKS: Dict[str, Network] = {
     **{name: image_network(name) for name in MODELS},
     "resnet18 with groups": image_network("resnet18", norm_layer="group_norm"),
@@ -39,6 +37,12 @@ NETWORKS: Dict[str, Network] = {
 }
 # One of each kind of layer, and quick to run.
 QUICK = ["cifar_resnet8", "mnist_cnn", "cosmoflow", "cosmoflow_v1"]
+# The others are deeper or wider ones of these kinds, and take long to build: they are left to the night.
+DAILY = [*QUICK, "cifar_cnn", "resnet18 with groups"]
+KINDS = [
+    *(pytest.param(name, marks=pytest.mark.core) for name in DAILY),
+    *(pytest.param(name, marks=pytest.mark.night) for name in NETWORKS if name not in DAILY),
+]
 
 
 def samples(network: Network) -> Any:
@@ -53,7 +57,7 @@ def policy(request: Any) -> Iterator[str]:
     tf.keras.mixed_precision.set_global_policy("float32")
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", KINDS)
 def test_shapes_and_parameters_are_those_of_keras(name: str) -> None:
     network = NETWORKS[name]
     model = build_model(network, dropout)
@@ -116,7 +120,7 @@ def test_blocks_that_add_to_their_input_give_it_back_before_training() -> None:
     """Their last norm multiplies by 0, so what comes out is what went in."""
     network = image_network("resnet50")
     model = build_model(network, dropout)
-    for block in ("conv2_block2", "conv4_block6"):
+    for block in ("conv2_block2",):
         (before, _) = next(layer for layer in network.layers if layer.name == f"{block}_add").inputs
         both = tf.keras.Model(model.input, [model.get_layer(name).output for name in (before, f"{block}_out")])
         given, result = both(samples(network), training=True)
@@ -130,6 +134,7 @@ def test_blocks_that_add_to_their_input_give_it_back_before_training() -> None:
     assert all(gamma.any() == gamma.all() for gamma in gammas.values())
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", QUICK)
 def test_weights_learn_in_every_precision(name: str, policy: str) -> None:
     network = NETWORKS[name]
@@ -151,14 +156,15 @@ def test_stages_one_after_the_other_are_the_model(name: str, policy: str) -> Non
     network = NETWORKS[name]
     model = build_model(network, dropout, half_volume_pools=False)
     points = split_points(network)
-    for splits in (points[:1], points[::3], points):
+    for splits in (points[:1], points) if policy == "float32" else (points[::3],):
         ends = stage_ends(network, splits)
         stages = stage_models(model, ends)
         assert [stage.layers[-1].name for stage in stages] == [*ends, network.layers[-1].name]
         values = samples(network)
         for stage in stages:
             values = stage(values, training=False)
-        assert np.array_equal(values, model(samples(network), training=False))
+        whole = model(samples(network), training=False)
+        np.testing.assert_allclose(values, whole, rtol=1e-5, atol=1e-6)
         shared = [id(weight) for stage in stages for weight in stage.weights]
         assert sorted(shared) == sorted(id(weight) for weight in model.weights)
 
