@@ -1,6 +1,7 @@
 """One training, killed again and again, each time resumed from what it left, until it is complete.
 
-Usage: killed.py DIRECTORY SEED. Prints one line per kill, and the moment of it.
+Usage: killed.py DIRECTORY SEED. Trains undisturbed in DIRECTORY/whole, then in DIRECTORY/killed; prints one line per
+kill, and the moment of it. A moment is a number of calls of Python functions, so that it is the same on any machine.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ import os
 import random
 import signal
 import sys
-import time
 from fractions import Fraction
 from pathlib import Path
-from typing import Optional, Tuple, Type
+from typing import Any, Callable, NamedTuple, Optional, Type
 
 from ipulaunch.configs.keras_2 import use_keras_2
 
@@ -39,17 +39,30 @@ from ipulaunch.workers.work import carry_out  # noqa: E402
 UPDATES = 200
 KILLS = 20
 WRITES = ("savez", "write_whole", "rename")  # the steps of writing a checkpoint
+LONGEST_S = 600  # for one training, so that nothing waits for ever
+AT_START, IN_AN_UPDATE = 2000, 600  # calls, about as many as there are
 
 
-class Held(StopRequest):
-    """Waits for its end after some updates, so that later kills find some left on a fast machine as well."""
+class Moment(NamedTuple):
+    """When a training is killed: in a step of a later checkpoint, or some calls after its start or an update."""
 
-    left = (UPDATES - 1) // KILLS
+    where: str
+    calls: int = 0
+    updates: int = 0
+
+
+class Mortal(StopRequest):
+    """Is asked after every update; after some of them, the calls until the end are counted."""
+
+    moment = Moment("never")
+    made = 0
 
     def agreed(self) -> bool:
-        self.left -= 1
-        while self.left <= 0:
-            signal.pause()
+        self.made += 1
+        if self.moment.where == "training" and self.made == self.moment.updates:
+            die_after(self.moment.calls)
+        if self.moment.where != "never" and self.made >= UPDATES // KILLS - 1:
+            die()  # whatever was drawn: later kills are to find some updates left
         return super().agreed()
 
 
@@ -57,7 +70,7 @@ def train(directory: Path, resume: Optional[str], request: Type[StopRequest] = S
     settings = CosmoflowSettings(
         data=CosmoflowData(side=4, n_train=UPDATES, n_valid=2),
         model=CosmoflowModel(conv_size=1, n_conv_layers=1, fc1_size=4, fc2_size=4, dropout=0.5),
-        optimizer=Optimizer("adam", 0.01),
+        optimizer=Optimizer("sgd", 0.01, momentum=0.9),
         training=Training(ckpts_per_epoch=Fraction(UPDATES), validation=False, resume=resume),
     )
     batch, place = Batch(1, 1, 1), Place(0, 1, 0, 1, 0, 1, 1, 1)
@@ -66,6 +79,22 @@ def train(directory: Path, resume: Optional[str], request: Type[StopRequest] = S
     records = Records(run, 0)
     stop = request(run, place, Alone())
     records.done(carry_out(Instance(Job("cosmoflow", "cpu", settings), batch, place, backend, run, records, 1, stop)))
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_after(calls: int) -> None:
+    """Be killed at a call of a Python function that is so many calls away."""
+    left = [calls]
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        left[0] -= event == "call"
+        if left[0] < 0:
+            die()
+
+    sys.setprofile(count)
 
 
 def die_in(step: str, calls: int) -> None:
@@ -79,7 +108,7 @@ def die_in(step: str, calls: int) -> None:
             if step == "savez":
                 first.write(b"half a file")
                 first.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
         return real(first, *rest, **named)
 
     setattr(owner, step, deadly)
@@ -91,37 +120,52 @@ def made(directory: Path) -> int:
     return newest.update if newest else 0
 
 
-def attempt(directory: Path, moment: Tuple[str, float], calls: int = 0) -> bool:
-    """Train in a child that is killed at the moment; whether it came to its end."""
-    before = made(directory)
+def in_a_child(work: Callable[[], None]) -> int:
+    """How it ended: 0, or the signal."""
     child = os.fork()
     if not child:
-        if moment[0] in WRITES:
-            die_in(moment[0], calls)
-        train(directory, str(directory) if before else None, StopRequest if moment[0] == "never" else Held)
-        os._exit(0)
-    if moment[0] == "training":
-        deadline = time.monotonic() + 300
-        while made(directory) == before and time.monotonic() < deadline:
-            time.sleep(0.005)
-    if moment[0] in ("start", "training"):
-        time.sleep(moment[1])
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    return status == 0
+        signal.alarm(LONGEST_S)
+        try:
+            work()
+            os._exit(0)
+        finally:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+def attempt(directory: Path, moment: Moment) -> int:
+    """Train in a child that is killed at the moment."""
+
+    def work() -> None:
+        if moment.where in WRITES:
+            die_in(moment.where, moment.calls)
+        elif moment.where == "start":
+            die_after(moment.calls)
+        Mortal.moment = moment
+        train(directory, str(directory) if made(directory) else None, Mortal)
+
+    return in_a_child(work)
 
 
 def main() -> None:
     directory, draw = Path(sys.argv[1]), random.Random(int(sys.argv[2]))
-    moments = [(step, 0.0) for step in (*WRITES, *WRITES)]
-    moments += [("start", draw.uniform(0.1, 2.0)) for _ in range(5)]
-    moments += [("training", draw.uniform(0.0, 0.03)) for _ in range(KILLS - len(moments))]
+    whole, killed = directory / "whole", directory / "killed"
+    assert in_a_child(lambda: train(whole, None)) == 0
+    at_start = [Moment("start", draw.randint(0, AT_START)) for _ in range(5)]
+    moments = [*at_start[1:], *(Moment(step, draw.randint(0, 1)) for step in (*WRITES, *WRITES))]
+    while len(moments) < KILLS - 1:
+        moments.append(Moment("training", draw.randint(0, IN_AN_UPDATE), draw.randint(1, UPDATES // KILLS - 2)))
     draw.shuffle(moments)
+    moments.insert(0, at_start[0])  # before there is any checkpoint
     for moment in moments:
-        ended = attempt(directory, moment, calls=draw.randint(0, 1))
-        assert not ended, "it came to its end"
-        print(f"killed at {moment[0]} + {moment[1]:.3f} s; the newest checkpoint is of update {made(directory)}")
-    assert attempt(directory, ("never", 0.0))
+        ended = attempt(killed, moment)
+        assert ended == signal.SIGKILL, f"{moment} ended it with {ended}"
+        print(
+            f"killed at {moment}; the newest checkpoint is of update {made(killed)}", flush=True
+        )  # before the next fork
+    assert made(killed) < UPDATES, "it came to its end"
+    assert attempt(killed, Moment("never")) == 0
 
 
 if __name__ == "__main__":
