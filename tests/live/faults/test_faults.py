@@ -83,6 +83,12 @@ ROWS = (
         "localhost:1 failed first: it ended with exit code 0 and without its done.json",
         ({"instance": 1, "do": "leave", **IN_EPOCH},),
     ),
+    Row(
+        "exit 0 of an only instance without done.json",
+        r"localhost:0 ended without its done.json \(1 of 1 have none\)",
+        ({"instance": 0, "do": "leave", **IN_CHECKPOINT},),
+        instances=1,  # of which the engine tells nothing bad
+    ),
     Row("mpirun SIGKILLed", "the engine was ended by SIGKILL$", ({"instance": 0, "do": "kill_engine", **IN_EPOCH},)),
     Row(
         "a worker ignores SIGTERM, and another fails",

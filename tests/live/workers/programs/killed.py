@@ -115,9 +115,8 @@ def die_in(step: str, calls: int) -> None:
 
 
 def made(directory: Path) -> int:
-    """The update of the newest whole checkpoint."""
-    newest = checkpoints.newest_whole(directory)
-    return newest.update if newest else 0
+    """The update of the newest checkpoint; all that there are must be whole."""
+    return max((checkpoints.load(path).update for path in checkpoints.found_in(directory)), default=0)
 
 
 def in_a_child(work: Callable[[], None]) -> int:
