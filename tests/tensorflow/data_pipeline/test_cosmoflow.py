@@ -64,8 +64,9 @@ def test_records_with_further_fields_of_any_length_are_read_too(write: Any, tmp_
     assert targets.tolist() == [[30.0] * 4, [2.0] * 4, [1.0] * 4]
 
 
-@pytest.mark.parametrize("counts", [[24], [5, 7, 1, 11], [1] * 24, [0, 23, 0, 1]], ids=str)
-@pytest.mark.parametrize("instances", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    ("counts", "instances"), [([24], 1), ([5, 7, 1, 11], 4), ([1] * 24, 8), ([0, 23, 0, 1], 2)], ids=str
+)
 def test_an_epoch_is_every_sample_once_in_the_same_global_order(
     counts: List[int], instances: int, cosmoflow_set: CosmoflowSet
 ) -> None:

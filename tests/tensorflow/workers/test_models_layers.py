@@ -31,7 +31,8 @@ def test_what_the_network_reads_in_16_bits_is_what_the_host_would_send(half: Non
     for how in ("log", "mean"):
         values = CountsToDensity(how, "density")(counts)
         assert values.dtype == tf.float16
-        assert np.array_equal(values, tf.cast(density(counts, how, tf.float32), tf.float16))
+        sent = tf.cast(density(counts, how, tf.float32), tf.float16)
+        np.testing.assert_allclose(values, sent, rtol=1e-3)  # a last bit of 16
     pixels = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
     from_bytes = Normalise((123.675,), (58.395,), "normalise")(pixels)
     from_floats = Normalise((123.675,), (58.395,), "normalise")(pixels.astype(np.float32))
