@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, List
 
+import numpy as np
+import pytest
+from fixtures.trainings import LONGEST_S, REHEARSAL, SYNTHETIC
+
 from ipulaunch.data_pipeline.example import find_features
 from ipulaunch.data_pipeline.tfrecord import scan
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 from ipulaunch.topology.hosts import discover
+from ipulaunch.workers.checkpoints import load
 
 IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]
-TINY = [
-    word
-    for text in ("data.side=4", "data.n_train=24", "data.n_valid=5", "model.n_conv_layers=1", "model.conv_size=1")
-    for word in ("--set", text)
-]
-COSMOFLOW = ["cosmoflow", "--pod", "4", "--num-instances", "2", "--oversubscribe", "--engine", "openmpi"]
 
 
-def ipulaunch(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*IPULAUNCH, *arguments], cwd=cwd, capture_output=True, text=True, timeout=1800, check=False)
+def ipulaunch(*arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*IPULAUNCH, *arguments], cwd=cwd, env={**os.environ, **more}, capture_output=True, encoding="utf-8",
+        timeout=LONGEST_S, check=False,
+    )  # fmt: skip
 
 
 def records(path: Path) -> List[Any]:
@@ -45,11 +48,13 @@ def living(run: Path) -> List[int]:
     return found
 
 
-def test_a_rehearsal_leaves_a_complete_run(tmp_path: Path) -> None:
-    done = ipulaunch(*COSMOFLOW, *TINY, "--run-dir", "run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    run = tmp_path / "run"
+def curve(path: Path) -> Any:
+    return [{**row, "train_s": 0, "samples_per_s": 0} for row in records(path / "metrics.jsonl")]
+
+
+@pytest.mark.core
+def test_a_rehearsal_leaves_a_complete_run(rehearsal: Path) -> None:
+    run = rehearsal / "run"
     # Curves are drawn where matplotlib is.
     assert sorted(path.name for path in run.iterdir() if path.stem != "curves") == [
         "asked.json", "checkpoints", "command.txt", "endings.jsonl", "engine.txt", "history.csv", "instance-000",
@@ -70,32 +75,49 @@ def test_a_rehearsal_leaves_a_complete_run(tmp_path: Path) -> None:
     assert [start["place"]["first_replica"] for start in starts] == [0, 2]
     if discover("localhost").cores > 1:
         assert starts[0]["binding"]["cpus"] != starts[1]["binding"]["cpus"]
-    assert "done in" in done.stderr and "run         run" in done.stderr
     assert living(run) == []
 
 
-def test_a_printed_command_pasted_into_a_shell_is_the_same_training(tmp_path: Path) -> None:
-    printed = ipulaunch(*COSMOFLOW, *TINY, "--dry-run", cwd=tmp_path)
+def test_a_rehearsal_tells_where_its_run_is_and_keeps_stdout_clean(rehearsal: Path) -> None:
+    told = (rehearsal / "stderr").read_text(encoding="utf-8")
+    assert "done in" in told and "run         run" in told
+    assert (rehearsal / "stdout").read_text() == ""
+
+
+def test_a_run_that_was_broken_off_is_resumed_to_the_same_end(rehearsal: Path, tmp_path: Path) -> None:
+    """As if it had been killed after its first epoch: everything that came later is taken away."""
+    whole, run = rehearsal / "run", tmp_path / "runs" / "run"
+    shutil.copytree(whole, run)
+    shutil.rmtree(run / "checkpoints" / "update-00000012")
+    for path in [run / "summary.json", run / "endings.jsonl", *run.glob("instance-*/done.json")]:
+        path.unlink()
+    done = ipulaunch("resume", "run", cwd=tmp_path, MY_API_TOKEN="any")
+    assert done.returncode == 0, done.stderr
+    expected, found = (load(path / "checkpoints" / "update-00000012") for path in (whole, run))
+    for mine, theirs in zip([*found.weights, *found.optimizer], [*expected.weights, *expected.optimizer]):
+        assert np.array_equal(mine, theirs)
+    assert curve(run) == curve(whole)
+
+
+def test_a_printed_command_pasted_into_a_shell_is_the_same_training(rehearsal: Path, tmp_path: Path) -> None:
+    data = ["--data-dir", str(rehearsal / "volumes")]
+    printed = ipulaunch(*REHEARSAL, *data, "--dry-run", cwd=tmp_path)
     assert printed.stdout.count("\n") == 1
     shell = ["sh", "-c", printed.stdout]
-    pasted = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, timeout=1800, check=False)
+    pasted = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, timeout=LONGEST_S, check=False)
     assert pasted.returncode == 0, pasted.stderr
     (run,) = (tmp_path / "runs").iterdir()
-    launched = ipulaunch(*COSMOFLOW, *TINY, "--run-dir", "run", cwd=tmp_path)
-    assert launched.returncode == 0
-
-    def curve(path: Path) -> Any:
-        return [{**row, "train_s": 0, "samples_per_s": 0} for row in records(path / "metrics.jsonl")]
-
-    assert curve(run) == curve(tmp_path / "run")
-    plans = [json.loads((path / "plan.json").read_text()) for path in (run, tmp_path / "run")]
+    assert curve(run) == curve(rehearsal / "run")
+    plans = [json.loads((path / "plan.json").read_text()) for path in (run, rehearsal / "run")]
     assert [plan.pop("system") for plan in plans] == ["4 IPUs", "pod4"]  # nobody has told it of a POD
     assert plans[0] == plans[1]
     assert f"{run.name}  cosmoflow  done   12/12" in ipulaunch("ps", cwd=tmp_path).stdout
     assert "is done: there is nothing to resume" in ipulaunch("resume", run.name, cwd=tmp_path).stderr
 
 
+@pytest.mark.night
 def test_checkpoints_of_a_pipelined_run_are_evaluated_again(tmp_path: Path) -> None:
+    """At night: in process, test_training.py evaluates checkpoints and test_ipu_pipeline.py pipelines."""
     mnist = ["mnist", "--pipelining", "--engine", "openmpi", "--micro-batch-size", "8", "--n-train", "128"]
     mnist += ["--n-valid", "50", "--validation-micro-batch-size", "8", "--num-epochs", "2"]
     trained = ipulaunch(*mnist, "--run-dir", "run", cwd=tmp_path)
@@ -112,37 +134,33 @@ def test_checkpoints_of_a_pipelined_run_are_evaluated_again(tmp_path: Path) -> N
     assert "best        update-0000000" in evaluated.stderr
 
 
+@pytest.mark.night
 def test_evaluation_without_a_checkpoint_says_that_weights_are_random(tmp_path: Path) -> None:
+    """At night: test_training.py has the warning in process, and other runs show warnings."""
     words = ["--engine", "openmpi", "--n-train", "64", "--n-valid", "16", "--no-training", "--run-dir", "run"]
     done = ipulaunch("mnist", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "warning: there is no checkpoint: random weights are evaluated" in done.stderr
 
 
-def test_a_job_replaces_a_damaged_record_and_its_traces_pass_an_audit(tmp_path: Path) -> None:
-    words = ["--out", "volumes", "--side", "4", "--samples", "24", "--validation-samples", "5"]
-    assert ipulaunch("data", "make", "cosmoflow", *words, cwd=tmp_path).returncode == 0
-    damaged = sorted((tmp_path / "volumes" / "train").iterdir())[7]
-    data = bytearray(damaged.read_bytes())
-    data[len(data) // 2] ^= 1
-    damaged.write_bytes(data)
-
-    words = ["--data-dir", "volumes", "--bad-records", "skip", "--trace-samples", "--no-validation"]
-    done = ipulaunch(*COSMOFLOW, *TINY, *words, "--run-dir", "run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "replaced    1 sample that could not be read whole" in done.stderr
-    run = tmp_path / "run"
+def test_a_damaged_record_is_replaced_and_told(rehearsal: Path) -> None:
+    run = rehearsal / "run"
+    assert "replaced    1 sample that could not be read whole" in (rehearsal / "stderr").read_text(encoding="utf-8")
     assert json.loads((run / "summary.json").read_text())["replaced_samples"] == 1
     events = [event for instance in range(2) for event in records(run / f"instance-00{instance}" / "events.jsonl")]
     assert {(event["sample"], event["by"]) for event in events if event["event"] == "replacement"} == {(7, 8)}
 
-    audited = ipulaunch("data", "audit", "run", "--json", cwd=tmp_path)
+
+def test_every_sample_was_trained_once_in_every_epoch(rehearsal: Path, tmp_path: Path) -> None:
+    audited = ipulaunch("data", "audit", str(rehearsal / "run"), "--json", cwd=tmp_path)
     assert audited.returncode == 0, audited.stderr
     result = json.loads(audited.stdout)
     assert (result["rows"], result["replaced"], result["discrepancies"]) == (48, 2, 0)  # once in each of two epochs
 
 
+@pytest.mark.night
 def test_an_image_that_cannot_be_decoded_ends_the_job_with_its_place(tmp_path: Path) -> None:
+    """At night: test_imagenet_bad_records.py has the error in process, and other runs the exit code."""
     words = ["--out", "images", "--side", "32", "--samples", "16", "--validation-samples", "4", "--files", "2"]
     assert ipulaunch("data", "make", "imagenet", *words, cwd=tmp_path).returncode == 0
     file = tmp_path / "images" / "train-00001-of-00002"
@@ -163,7 +181,7 @@ def test_an_image_that_cannot_be_decoded_ends_the_job_with_its_place(tmp_path: P
 
 
 def test_an_epoch_without_a_single_update_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    done = ipulaunch(*COSMOFLOW, *TINY, "--no-rehearsal", "--n-train", "3", "--run-dir", "run", cwd=tmp_path)
+    done = ipulaunch(*SYNTHETIC, "--no-rehearsal", "--n-train", "3", "--run-dir", "run", cwd=tmp_path)
     assert done.returncode == 6
     assert "3 training samples do not fill one global batch 4" in done.stderr
     assert not (tmp_path / "run").exists()
@@ -173,9 +191,11 @@ def test_without_tensorflow_the_job_ends_with_the_fix(tmp_path: Path) -> None:
     broken = tmp_path / "broken" / "tensorflow"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('no TensorFlow on this host')")
-    command = [*IPULAUNCH, *COSMOFLOW, *TINY, "--run-dir", "run"]
+    command = [*IPULAUNCH, *SYNTHETIC, "--run-dir", "run"]
     environ = {**os.environ, "PYTHONPATH": str(broken.parent)}
-    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LONGEST_S, check=False
+    )
     assert done.returncode == 4
     assert "NotReadyError: TensorFlow is not here: no TensorFlow on this host" in done.stderr
     assert "pip install 'ipulaunch[cpu]'" in done.stderr

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import pytest
+from fixtures.canaries import Canaries
 
 from ipulaunch.topology.plan import from_json
 
+LONGEST_S = 1800  # bounds a hang
 WORKER = [sys.executable, "-m", "ipulaunch.workers"]
 
 
@@ -21,7 +24,13 @@ def start(
 ) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **(environ or {})}
     return subprocess.run(
-        [*WORKER, workload, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False
+        [*WORKER, workload, *arguments],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
     )
 
 
@@ -40,17 +49,22 @@ def test_an_environment_that_contradicts_itself_is_said(tmp_path: Path, more: Li
     assert "4 replicas, 3 of them here" in done.stderr
 
 
-def test_several_instances_without_mpi_are_said(tmp_path: Path) -> None:
+def test_several_instances_without_mpi_are_said() -> None:
+    code = (
+        "from ipulaunch.topology.popdist import read_place; from ipulaunch.workers.collective import join; import os\n"
+    )
     environ = {"POPDIST_NUM_TOTAL_REPLICAS": "4", "POPDIST_NUM_LOCAL_REPLICAS": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
-    done = start("--backend", "cpu", "--rehearsal", cwd=tmp_path, environ=environ)
-    assert done.returncode == 4
-    assert "MPI says process 0 of 1, POPDIST_* say instance 0 of 2" in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code + "join(read_place(os.environ))"], env={**os.environ, **environ},
+        capture_output=True, text=True, timeout=LONGEST_S, check=False,
+    )  # fmt: skip
+    assert "NotReadyError: MPI says process 0 of 1, POPDIST_* say instance 0 of 2" in done.stderr
 
 
 def test_a_shipped_value_that_gives_way_is_noted(tmp_path: Path) -> None:
-    environ = {"POPDIST_NUM_TOTAL_REPLICAS": "2", "POPDIST_NUM_LOCAL_REPLICAS": "1"}  # nothing is to be trained
+    (tmp_path / "tensorflow.py").write_text("raise ImportError('nothing is to be trained')")
     words = ["--backend", "cpu", "--rehearsal", "--set", "optimizer.name=adam"]
-    done = start(*words, cwd=tmp_path, environ=environ, workload="cifar10")
+    done = start(*words, cwd=tmp_path, environ={"PYTHONPATH": str(tmp_path)}, workload="cifar10")
     assert done.returncode == 4
     assert "note: optimizer.momentum 0.9 of configs/cifar10.yaml:" in done.stderr
 
@@ -62,7 +76,9 @@ TINY = [
 ]
 
 
+@pytest.mark.night
 def test_a_loss_that_is_not_finite_ends_the_job(tmp_path: Path) -> None:
+    """At night: test_training.py has the same in process."""
     wild = ["--set", "optimizer.name=sgd", "--set", "optimizer.learning_rate=1e30"]
     done = start("--backend", "cpu", "--rehearsal", *TINY, *wild, cwd=tmp_path)
     assert done.returncode == 7
@@ -73,10 +89,12 @@ def test_a_loss_that_is_not_finite_ends_the_job(tmp_path: Path) -> None:
 
 @pytest.mark.core
 def test_started_by_hand_it_is_the_only_instance_and_makes_its_own_run(tmp_path: Path) -> None:
-    done = start("--backend", "cpu", "--rehearsal", *TINY, cwd=tmp_path)
+    canaries = Canaries()
+    done = canaries.run(*WORKER, "cosmoflow", "--backend", "cpu", "--rehearsal", *TINY, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs").iterdir()
-    first, where, training, *_ = done.stdout.splitlines()
+    assert canaries.files(tmp_path) == [] and stat.S_IMODE(run.stat().st_mode) == 0o700
+    first, where, training, *_ = done.stdout.decode().splitlines()
     assert first == f"run directory: runs/{run.name}"
     assert where.startswith("instance 0 of 1 on ") and training == "training: 2 epochs of 3 weight updates"
     summary: Any = json.loads((run / "summary.json").read_text())

@@ -79,13 +79,6 @@ def test_what_fills_up_the_last_step_of_a_validation_does_not_count(one_and_many
     assert found["val_mae"] == pytest.approx(expected["val_mae"], rel=1e-5)
 
 
-@pytest.fixture()
-def estimators(one_and_many: Path) -> Path:
-    if not (one_and_many / "estimator-1").exists():
-        pytest.skip("this TensorFlow has no Estimators")
-    return one_and_many
-
-
 def test_a_replica_estimator_of_two_instances_has_the_weights_of_one(estimators: Path) -> None:
     with np.load(estimators / "model-1.npz") as expected, np.load(estimators / "model-2.npz") as found:
         assert sorted(expected.files) == sorted(found.files)
@@ -94,5 +87,7 @@ def test_a_replica_estimator_of_two_instances_has_the_weights_of_one(estimators:
 
 
 def test_a_replica_estimator_of_two_instances_has_the_metrics_of_one(estimators: Path) -> None:
-    one, two = (json.loads((estimators / f"estimator-{n}" / "summary.json").read_text())["metrics"] for n in (1, 2))
+    one, two = (
+        json.loads((estimators / f"estimator-for-2-{n}" / "summary.json").read_text())["metrics"] for n in (1, 2)
+    )
     assert two == pytest.approx(one, abs=1e-5) and "val_loss" in two

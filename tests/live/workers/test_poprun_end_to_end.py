@@ -29,7 +29,7 @@ def with_poprun(environ: Dict[str, str]) -> Dict[str, str]:
 def start(tmp_path: Path) -> Run:
     def run(*words: str, environ: Dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            words, cwd=tmp_path, env=with_poprun(environ), capture_output=True, text=True, timeout=600, check=False
+            words, cwd=tmp_path, env=with_poprun(environ), capture_output=True, text=True, timeout=1800, check=False
         )
 
     return run
@@ -92,7 +92,9 @@ def without_sums(calls: List[Any]) -> List[Any]:
     return [call for call in calls if not call[0].endswith("reduce")]
 
 
-@pytest.mark.parametrize("sdk", ["2.6", "3.4"])
+@pytest.mark.parametrize(
+    "sdk", [pytest.param("2.6", marks=pytest.mark.night), pytest.param("3.4", marks=pytest.mark.core)]
+)
 def test_two_instances_train_as_the_cpus_do(
     sdk: str,
     start: Run,
@@ -100,9 +102,10 @@ def test_two_instances_train_as_the_cpus_do(
     tiny_options: List[str],
     read_training: Any,
     read_calls: Any,
-    on_cpus: Any,
+    one_and_many: Path,
     tmp_path: Path,
 ) -> None:
+    """SDK 2.6 at night: the same path, and test_ipu_backend.py has its calls in process."""
     words = [sys.executable, "-m", "ipulaunch.launcher", "cosmoflow", "--pod", "4", "--num-instances", "2"]
     done = start(*words, "--oversubscribe", "--run-dir", "run", *tiny_options, environ=sdk_environment(sdk))
     assert done.returncode == 0, done.stderr
@@ -112,7 +115,7 @@ def test_two_instances_train_as_the_cpus_do(
         assert without_sums(read_calls(tmp_path / "calls.jsonl", instance)) == expected_calls(sdk, instance)
     assert len(json.loads((run / "summary.json").read_text())["samples_per_s_by_instance"]) == 2
 
-    found, expected = read_training(run), on_cpus(4)
+    found, expected = read_training(run), read_training(one_and_many / "tiny-of-4-replicas-1")
     assert len(found.state) == len(expected.state)
     for mine, theirs in zip(found.state, expected.state):
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
@@ -123,7 +126,12 @@ def test_two_instances_train_as_the_cpus_do(
 
 
 # Whole workloads, as they are typed, with few samples.
+PIPELINED = "MNIST on 2 pipelines"
 WORKLOADS = {
+    PIPELINED: (
+        *("mnist", "--pod", "4", "--pipelining", "--num-instances", "1", "--rehearsal", "--micro-batch-size", "8"),
+        *("--n-train", "256", "--n-valid", "50", "--validation-micro-batch-size", "8", "--num-epochs", "1"),
+    ),
     "cosmoflow on a POD16": (
         *("cosmoflow", "--pod", "16", "--rehearsal", "--num-instances", "2", "--n-train", "32", "--n-valid", "5"),
         *("--num-epochs", "1", "--side", "16", "--conv-size", "2", "--n-conv-layers", "3"),
@@ -137,11 +145,17 @@ WORKLOADS = {
 }
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("words", WORKLOADS.values(), ids=WORKLOADS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(*[words], id=name, marks=[pytest.mark.night][name == PIPELINED :])
+        for name, words in WORKLOADS.items()
+    ],
+)
 def test_a_workload_runs_from_the_command_line_to_its_done_record(
     words: Sequence[str], start: Run, sdk_environment: Any, read_calls: Any, tmp_path: Path
 ) -> None:
+    """At night all but the pipeline: the same path with other networks, which other tests train."""
     launcher = [sys.executable, "-m", "ipulaunch.launcher"]
     done = start(*launcher, *words, "--oversubscribe", "--run-dir", "run", environ=sdk_environment("3.4"))
     assert done.returncode == 0, done.stderr
@@ -154,9 +168,11 @@ def test_a_workload_runs_from_the_command_line_to_its_done_record(
         assert names.count("Model.set_pipelining_options") == (2 if plan["ipus_per_replica"] > 1 else 0)
 
 
+@pytest.mark.night
 def test_compiling_alone_trains_nothing(
     start: Run, sdk_environment: Any, read_calls: Any, tiny_options: List[str], tmp_path: Path
 ) -> None:
+    """At night: test_ipu_pipeline.py compiles alone in process."""
     words = [sys.executable, "-m", "ipulaunch.launcher", "cosmoflow", "--pod", "4", "--num-instances", "2"]
     words += ["--compile-only", "--executable-cache-path", "/cache", "--vipu-partition", "mine", *tiny_options]
     done = start(*words, "--oversubscribe", "--run-dir", "run", environ=sdk_environment("3.4"))
@@ -171,7 +187,9 @@ def test_compiling_alone_trains_nothing(
         assert (names.count("Model.fit"), names.count("Model.predict")) == (1, 1)
 
 
+@pytest.mark.night
 def test_poprun_without_the_sdk_ends_with_the_fix(start: Run, sdk_environment: Any, tiny_options: List[str]) -> None:
+    """At night: a worker without the SDK says the same by itself, test_ipu_worker.py."""
     environ = sdk_environment("3.4")
     del environ["PYTHONPATH"]
     words = [sys.executable, "-m", "ipulaunch.launcher", "cosmoflow", "--pod", "4", "--num-instances", "1"]

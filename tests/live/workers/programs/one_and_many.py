@@ -1,16 +1,18 @@
 """The same trainings on 1, 2 and 4 instances, which are groups of the four processes that this is started with.
 
 TensorFlow is imported once in each process. `<where>/<case>-<instances>` is a run directory of the product's own, or a
-file of results; who started this compares them.
+file of results; who started this compares them. Further arguments are the settings of a job for one process, which
+other tests compare with what IPUs make of it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from ipulaunch.configs.job import Job
 from ipulaunch.configs.run_directory import RunDirectory
@@ -40,13 +42,13 @@ CASES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
 }
 ESTIMATOR = (
     *("estimator.api=replica-estimator", "data.side=16", "data.n_train=32", "data.n_valid=9", "model.dropout=0"),
-    *("training.num_epochs=2", "training.micro_batch_size=2", "estimator.batches_per_step=2"),
+    *("training.micro_batch_size=2", "estimator.batches_per_step=2"),
 )
 
 
-def job_of(workload: str, texts: Tuple[str, ...]) -> Job:
+def job_of(workload: str, texts: Sequence[str], *, rehearsal: bool = True) -> Job:
     overrides = [assignment(text, "--set") for text in texts]
-    return Job(workload, "cpu", resolve(workload, rehearsal=True, overrides=overrides).settings)
+    return Job(workload, "cpu", resolve(workload, rehearsal=rehearsal, overrides=overrides).settings)
 
 
 JOBS = {name: job_of(*case) for name, case in CASES.items()}
@@ -98,11 +100,13 @@ class Group:
 
     def step(self) -> None:
         """One SGD step on one weight: every instance writes what became of it."""
+        tf.config.run_functions_eagerly(True)  # a graph for one update costs more than the update
         found = {
             "in one micro-batch": self._weight(Line(16), Batch(4, REPLICAS, 1), "drop"),
             "in four micro-batches": self._weight(Line(16), Batch(1, REPLICAS, 4), "drop"),
             "padded": self._weight(Line(13), Batch(1, REPLICAS, 4), "pad"),
         }
+        tf.config.run_functions_eagerly(False)
         (self.where / f"step-{self.instances}-{self.instance}.json").write_text(json.dumps(found))
 
     def _weight(self, source: ArraySource, batch: Batch, remainder: str) -> float:
@@ -121,10 +125,14 @@ class Group:
         trained.fit(Feed(stream), epochs=1, steps_per_epoch=1, callbacks=[])
         return float(model.get_weights()[0][0, 0])
 
-    def estimate(self) -> None:
-        """A replica Estimator: its variables go to a file beside its directory."""
+    def estimate(self, *epochs: int) -> None:
+        """A replica Estimator for so many epochs, then for more: its directories are kept, and its last variables."""
         model = self.where / f"model-{self.instances}"
-        self.run("estimator", job_of("cifar10", (*ESTIMATOR, f"estimator.model_dir={model}")))
+        for last in epochs:
+            texts = (*ESTIMATOR, f"training.num_epochs={last}", f"estimator.model_dir={model}")
+            self.run(f"estimator-for-{last}", job_of("cifar10", texts))
+            if self.instance == 0:
+                shutil.copytree(model, f"{model}-after-{last}")
         if self.instance == 0:
             newest = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(model)))
             np.savez(f"{model}.npz", **{name: newest.get_tensor(name) for name in newest.get_variable_to_shape_map()})
@@ -155,14 +163,17 @@ def main() -> None:
         # The same samples without any padding, as a micro-batch is of one.
         plain = (*CASES["validation"][1], "training.micro_batch_size=1", "training.gradient_accumulation_count=1")
         few.run("unpadded-validation", job_of("cosmoflow", plain), replicas=1)
+        tiny = job_of("cosmoflow", sys.argv[2:], rehearsal=False)
+        few.run("tiny-of-1-replica", tiny, replicas=1)
+        few.run("tiny-of-4-replicas", tiny)
         if has_estimators:
-            few.estimate()
+            few.estimate(2)
     else:
         few.step()
         for name, job in JOBS.items():
             few.run(name, job)
         if has_estimators and rank > 1:
-            few.estimate()
+            few.estimate(1, 2)
     world.Barrier()
     all_of_them.step()
     for name, job in JOBS.items():
