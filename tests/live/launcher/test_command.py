@@ -52,7 +52,7 @@ HOSTILE = {
 def test_shell_gives_every_word_back() -> None:
     variables = {f"HOSTILE_{number}": word for number, word in enumerate(HOSTILE.values())}
     line = Command((*SHOW, *HOSTILE.values()), variables).shell()
-    done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=120, check=True)
+    done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=1800, check=True)
     shown = json.loads(done.stdout)
     assert dict(zip(HOSTILE, shown["words"])) == HOSTILE
     assert shown["variables"] == variables
@@ -62,7 +62,7 @@ def test_guarded_program_has_no_lone_colon_and_gives_all_words_back() -> None:
     guarded = guard_colons((*SHOW, *HOSTILE.values()))
     assert guarded[:2] == ("/bin/sh", "-c")
     assert ":" not in guarded
-    done = subprocess.run(guarded, capture_output=True, timeout=120, check=True)
+    done = subprocess.run(guarded, capture_output=True, timeout=1800, check=True)
     assert json.loads(done.stdout)["words"] == list(HOSTILE.values())
 
 
@@ -73,14 +73,14 @@ def _launch(environ: Dict[str, str], words: List[str], *options: str) -> subproc
     where = ("--pod", "4", "--engine", "openmpi", "--num-instances", "2", "--oversubscribe")
     variable = ("--env", f"HOSTILE={VARIABLE['HOSTILE']}")
     command = [*LAUNCHER, "run", *where, *variable, *options, "--", *SHOW, *words]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=True, env=environ)
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=1800, check=True, env=environ)
 
 
 def test_dry_run_can_be_pasted(mpirun: str, own_environment: Dict[str, str]) -> None:
     words = list(HOSTILE.values())
     line = _launch(own_environment, words, "--dry-run").stdout
     assert mpirun in line
-    done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=120, check=True, env=own_environment)
+    done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=1800, check=True, env=own_environment)
     tagged = re.findall(rb"^\[[^,]*,(\d)\]<stdout>: ?(.*)$", done.stdout, re.MULTILINE)
     shown = {int(instance): json.loads(text) for instance, text in tagged}
     assert sorted(shown) == [0, 1]

@@ -55,7 +55,7 @@ def test_an_mpirun_that_was_killed_leaves_no_session(start: Start, tmp_path: Pat
         seen[:] = [path for path in place.glob("*/ompi.*") if any(path.glob("pmix.*"))]
         return bool(seen)
 
-    assert start("-np", "1", "sleep", "60", is_hung=is_hung, TMPDIR=str(place)) == -9
+    assert start("-np", "1", "sleep", "3600", is_hung=is_hung, TMPDIR=str(place)) == -9
     assert seen and list(place.iterdir()) == []
 
 
@@ -76,7 +76,7 @@ def test_instances_that_were_killed_leave_no_shared_memory(start: Start) -> None
         seen.update(path for pid in processes.descendants() for path in segments_of(pid))
         return len(seen) == 2
 
-    program = [sys.executable, "-c", "from mpi4py import MPI; import time; time.sleep(120)"]
+    program = [sys.executable, "-c", "from mpi4py import MPI; import time; time.sleep(3600)"]
     code = start("-np", "2", "--oversubscribe", *program, is_hung=is_hung)
     if code == 0 and not seen:
         pytest.skip("this Open MPI keeps its shared memory elsewhere")

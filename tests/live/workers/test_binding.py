@@ -23,7 +23,7 @@ print(json.dumps([asdict(binding), sorted(os.sched_getaffinity(0))]))
 
 def bound(cpus: Any, cores: int) -> Any:
     code = SHOW.format(cpus=sorted(cpus), cores=cores)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=1800, check=True)
     return json.loads(done.stdout)
 
 
@@ -52,13 +52,13 @@ def test_a_program_is_bound_and_its_threads_sized_unless_the_user_did(given: Any
     environ = {**{k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}, **place, **given}
     code = "import os; print(len(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])"
     command = [sys.executable, "-m", "ipulaunch.workers.bound", sys.executable, "-c", code]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=180, check=True)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=1800, check=True)
     assert done.stdout.split() == [str(len(cores[0])), expected]
 
 
 def test_a_program_that_does_not_start_says_so() -> None:
     command = [sys.executable, "-m", "ipulaunch.workers.bound", "no-such-program"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 127
     assert done.stderr == "error: no-such-program does not start: No such file or directory\n"
 
@@ -76,5 +76,5 @@ def test_what_keeps_a_program_from_starting_has_its_exit_code(
 ) -> None:
     environ = {**os.environ, "POPDIST_NUM_TOTAL_REPLICAS": replicas, "POPDIST_NUM_LOCAL_REPLICAS": "2"}
     command = [sys.executable, "-m", "ipulaunch.workers.bound", *program]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == code and done.stderr.startswith(said)
