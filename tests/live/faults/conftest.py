@@ -1,7 +1,8 @@
 """Trainings over real Open MPI that something happens to, and the undisturbed one as the oracle.
 
 The launcher, Open MPI and the workers are the real ones. The light worker does without TensorFlow, see
-light/tensorflow/__init__.py; the real one imports it in every instance, which takes most of the time of a trial.
+light/tensorflow/__init__.py; the real one imports it in every instance, which takes most of the time of a trial. A
+trial of an "unresumed" worker is one of the real worker that ends with the verdict.
 
 FAULT_ROUNDS=3 runs every row of the table so often on the real worker, and prints the table; FAULT_TABLE=FILE also
 writes it into that file, in the place of the one that it holds. Seconds are measured, and judged, there alone.
@@ -131,6 +132,12 @@ class Trial:
         updates = [checkpoints.load(path).update for path in checkpoints.found_in(self.checkpoints)]
         assert updates == [] if newest is None else updates[-1] >= newest
 
+    def assert_continues(self, undisturbed: Optional[Trial]) -> None:
+        """Resumed, it ends as the undisturbed one, if there is one to compare it with."""
+        if undisturbed is not None:
+            self.resume()
+            self.assert_same_end(undisturbed)
+
     def assert_same_end(self, undisturbed: Trial) -> None:
         mine, theirs = (checkpoints.newest_whole(trial.checkpoints) for trial in (self, undisturbed))
         assert mine is not None and theirs is not None and mine.update == theirs.update == UPDATES
@@ -199,7 +206,10 @@ def worker() -> str:
 
 
 @pytest.fixture()
-def undisturbed(made_once: Any, volumes: Path, worker: str, compiled: Path) -> Trial:
+def undisturbed(made_once: Any, volumes: Path, worker: str, compiled: Path) -> Optional[Trial]:
+    if worker == "unresumed":
+        return None
+
     def make(path: Path) -> None:
         trial = Trial(path, volumes, worker, compiled)
         # How many instances there are does not show in the weights, and one is half the work.

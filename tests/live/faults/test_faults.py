@@ -1,7 +1,7 @@
 """The table of faults: what happens to a run, how it ends, and that it can be continued as if nothing had been.
 
-By day all of it with the light worker, and two rows with the real one; by night every row with the real one, since an
-import of TensorFlow in each of a row's instances takes more time than all else.
+By day all of it with the light worker, and two rows with the real one up to the verdict; by night every row with the
+real one, since an import of TensorFlow in each of a row's instances takes more time than all else.
 """
 
 from __future__ import annotations
@@ -132,9 +132,16 @@ def assert_soon(outcome: Any, within_s: float = SOON_S) -> None:
 
 
 def with_workers(*values: Any, name: str, real_by_day: bool = False) -> List[Any]:
-    """The light worker and the real one, which is for the night but for a few rows; in many rounds the real one."""
-    real = pytest.param(*values, "real", id=f"{name}-real", marks=() if real_by_day else (pytest.mark.night,))
-    return [real] if ROUNDS > 1 else [pytest.param(*values, "light", id=name), real]
+    """The light worker, and by night the real one; of a few rows by day up to the verdict. In many rounds the real one.
+
+    That a real run continues as if nothing had been is seen by day where one was asked to stop: see test_stopping.
+    """
+    real = pytest.param(*values, "real", id=f"{name}-real", marks=pytest.mark.night)
+    if ROUNDS > 1:
+        return [real]
+    light = pytest.param(*values, "light", id=name)
+    by_day = pytest.param(*values, "unresumed", id=f"{name}-unresumed")
+    return [light, by_day, real] if real_by_day else [light, real]
 
 
 def on_both_workers(real_by_day: bool = False) -> Any:
@@ -151,8 +158,7 @@ def test_row(row: Row, worker: str, round_number: int, trial: Any, undisturbed: 
     outcome = trial.disturbed(*row.options, faults=list(row.faults), instances=row.instances)
     assert_one_screen(outcome, trial, row.code, row.says, row.within_s)
     trial.assert_checkpoints_are_whole(row.newest)
-    trial.resume()
-    trial.assert_same_end(undisturbed)
+    trial.assert_continues(undisturbed)
     noted(row.name, outcome, True)
 
 
@@ -193,8 +199,7 @@ def test_hang(
         log = (trial.run / f"instance-00{instance}" / "log.txt").read_text()
         assert "most recent call first" in log, log
     trial.assert_checkpoints_are_whole(newest)
-    trial.resume()
-    trial.assert_same_end(undisturbed)
+    trial.assert_continues(undisturbed)
     noted(f"SIGSTOP of instance 1 of 2 {when} (--stall-timeout {said_s})", outcome, True)
 
 
@@ -212,8 +217,7 @@ def test_damaged_data(worker: str, round_number: int, trial: Any, undisturbed: A
     assert_one_screen(outcome, trial, 5, says, SOON_S)
     trial.assert_checkpoints_are_whole(KEPT)
     shutil.copy(good / file, trial.volumes / file)
-    trial.resume()
-    trial.assert_same_end(undisturbed)
+    trial.assert_continues(undisturbed)
     noted("a record is damaged while the run reads it", outcome, True)
 
 
@@ -243,8 +247,7 @@ def test_full_disk(
     assert_one_screen(outcome, trial, 7, says, SOON_S)
     trial.assert_checkpoints_are_whole(KEPT)
     small_disk("16m")
-    trial.resume()
-    trial.assert_same_end(undisturbed)
+    trial.assert_continues(undisturbed)
     noted(f"disk full at a checkpoint: the disk of the {what}", outcome, True)
 
 
@@ -266,8 +269,7 @@ def test_full_disk_at_the_checkpoint_on_request(
     assert "restart 1 of 1" not in outcome.said  # nobody starts what was asked to stop
     trial.assert_checkpoints_are_whole(KEPT)
     small_disk("16m")
-    trial.resume()
-    trial.assert_same_end(undisturbed)
+    trial.assert_continues(undisturbed)
     noted("disk full at the checkpoint on request", outcome, True)
 
 
@@ -308,6 +310,5 @@ def test_launcher_killed(worker: str, round_number: int, trial: Any, undisturbed
     assert_soon(outcome)
     assert outcome.code == -signal.SIGKILL
     trial.assert_checkpoints_are_whole(KEPT)
-    trial.resume()
-    trial.assert_same_end(undisturbed)
+    trial.assert_continues(undisturbed)
     noted("launcher SIGKILLed (seconds until no process is left)", outcome, True)
