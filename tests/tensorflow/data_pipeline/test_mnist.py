@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import struct
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
@@ -78,7 +79,8 @@ def test_streams_have_images_labels_and_weights(tmp_path: Path) -> None:
 
 
 def test_a_missing_set_is_answered_with_its_files_and_where_they_come_from(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"no MNIST in {tmp_path}, or not all of its train files") as caught:
+    told = re.escape(f"no MNIST in {tmp_path}, or not all of its train files")
+    with pytest.raises(DataError, match=told) as caught:
         Mnist(tmp_path, "train")
     hint = caught.value.hint
     assert "train-images-idx3-ubyte" in hint and "mnist.npz" in hint and "lecun.com" in hint
