@@ -72,19 +72,19 @@ def test_a_program_that_tells_its_secrets_and_fails(canaries: Canaries, tmp_path
     assert mode(tmp_path / "r") == 0o700
 
 
-def test_a_submitted_job(canaries: Canaries, tmp_path: Path) -> None:
-    commands, home = tmp_path / "commands", tmp_path / "home"
+def test_a_submitted_job(canaries: Canaries, plain_path: Path) -> None:
+    commands, home = plain_path / "commands", plain_path / "home"
     commands.mkdir()
     home.mkdir()
     (commands / "sbatch").write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{FAKE_SCHEDULER}" sbatch "$@"\n')
     (commands / "sbatch").chmod(0o755)
     more = {"PATH": f"{commands}{os.pathsep}{canaries.environ['PATH']}", "FAKE_SCHEDULER": str(home)}
     words = ["submit", "cosmoflow", "--pod", "16", "--scheduler", "slurm", "--env", "MY_API_TOKEN"]
-    done = canaries.run(*IPULAUNCH, *words, "--run-dir", "r", cwd=tmp_path, **more)
+    done = canaries.run(*IPULAUNCH, *words, "--run-dir", "r", cwd=plain_path, **more)
     assert (done.returncode, done.stdout) == (0, b"4242\n"), done.stderr
-    assert "--env=MY_API_TOKEN" in (tmp_path / "r" / "job.sh").read_text()
-    assert canaries.files(tmp_path) == []
-    assert mode(tmp_path / "r") == 0o700
+    assert "--env=MY_API_TOKEN" in (plain_path / "r" / "job.sh").read_text()
+    assert canaries.files(plain_path) == []
+    assert mode(plain_path / "r") == 0o700
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_a_submitted_job(canaries: Canaries, tmp_path: Path) -> None:
         pytest.param(["doctor", "--json"], id="doctor"),
     ],
 )  # fmt: skip
-def test_what_is_printed(words: List[str], canaries: Canaries, tmp_path: Path) -> None:
-    (tmp_path / "tensorflow.py").touch()  # the doctor only has to tell of one, and this one loads at once
-    done = canaries.run(*IPULAUNCH, *words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+def test_what_is_printed(words: List[str], canaries: Canaries, plain_path: Path) -> None:
+    (plain_path / "tensorflow.py").touch()  # the doctor only has to tell of one, and this one loads at once
+    done = canaries.run(*IPULAUNCH, *words, cwd=plain_path, PYTHONPATH=str(plain_path))
     assert done.stdout
-    assert canaries.files(tmp_path) == []
+    assert canaries.files(plain_path) == []
 
 
 GIVEN = "hunter2-hunter2"
