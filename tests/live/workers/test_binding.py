@@ -58,7 +58,8 @@ def test_a_program_is_bound_and_its_threads_sized_unless_the_user_did(given: Any
 
 def test_a_program_that_does_not_start_says_so() -> None:
     command = [sys.executable, "-m", "ipulaunch.workers.bound", "no-such-program"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+    environ = {**os.environ, "PATH": os.defpath}  # on others there may be directories where we may not look
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 127
     assert done.stderr == "error: no-such-program does not start: No such file or directory\n"
 
