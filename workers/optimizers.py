@@ -74,10 +74,15 @@ def optimizer_state(optimizer: Any) -> List[np.ndarray]:
     return [weight.numpy() for weight in optimizer.weights]
 
 
+def create_variables(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Make the state of an optimizer of these trainable variables, under the names that its first update gives it."""
+    with tf.name_scope(optimizer._name):
+        optimizer._create_all_weights(list(variables))
+
+
 def restore_optimizer(optimizer: Any, variables: Sequence[Any], arrays: Sequence[np.ndarray]) -> None:
     """Give an optimizer of these trainable variables the state that one like it had."""
-    with tf.name_scope(optimizer._name):  # as when the first update makes them
-        optimizer._create_all_weights(list(variables))
+    create_variables(optimizer, variables)
     shapes = [tuple(weight.shape) for weight in optimizer.weights]
     found = [array.shape for array in arrays]
     if shapes != found:

@@ -37,8 +37,9 @@ def make_devices(job: Job) -> None:
     """A logical device for each pipeline stage, before TensorFlow has looked for any."""
     if job.backend != "cpu":
         return
-    # It joins sums across the iterations of a loop and then fails, in deep networks (seen in 2.15).
-    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+    # Grappler's rewriting takes longer than the first update of a deep network and gains nothing later. In TensorFlow
+    # 2.15 it also breaks our loops: its arithmetic optimizer joins sums across iterations, and its remapper gives up.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     stages = job.settings.pipeline.stages
     if stages > 1:
         (cpu,) = tf.config.list_physical_devices("CPU")

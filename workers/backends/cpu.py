@@ -22,6 +22,7 @@ from ipulaunch.workers.collective import Collective
 from ipulaunch.workers.loss_scaling import LossScaling
 from ipulaunch.workers.measures import Measure
 from ipulaunch.workers.models.build import stage_models
+from ipulaunch.workers.optimizers import create_variables
 
 
 class CpuBackend(Backend[ReplicatedModel]):
@@ -56,6 +57,7 @@ class CpuBackend(Backend[ReplicatedModel]):
         replicated = ReplicatedModel(
             model, stages, measures, scaling, self.batch, self.place, self.collective, self.position
         )
+        create_variables(optimizer, model.trainable_variables)  # or the update would be traced once more to make them
         replicated.compile(optimizer=optimizer)
         return replicated
 

@@ -42,6 +42,9 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         self.make: Optional[Maker] = None  # of the feed
         self.trace: Optional[Trace] = None
         self._update_function: Any = None
+        # A function of its own is traced once. The loops around it hand on one tensor instead of one for each weight.
+        # Both matter for deep networks, whose first update waits for the graph.
+        self._of_micro_batch = tf.function(self._flat_parts, autograph=False)
 
     @property
     def more(self) -> List[Any]:
@@ -119,10 +122,7 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
 
     def _sum_of_steps(self, stream: Any, replica: Any, before: List[Any]) -> Any:
         """Gradients, batch statistics and measures of one replica's micro-batches, in one flat buffer."""
-        statistics = self.inner.non_trainable_variables
-        gradients = [tf.zeros(weight.shape) for weight in self.stages.weights]
-        averages = [tf.zeros(variable.shape) for variable in statistics]
-        measured = tf.zeros([len(self.measures)])
+        total = tf.zeros([self._size()])
         steps = self.batch.accumulation
         first = (self.optimizer.iterations * self.batch.replicas + self.place.first_replica) * steps
         for step in tf.range(steps, dtype=tf.int64):
@@ -134,14 +134,18 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
                 tf.numpy_function(self.trace, [*place, *numbers], [])
             if self.make is not None:
                 inputs, targets = self.make(inputs)
-            for variable, value in zip(statistics, before):  # each micro-batch moves the averages by itself
+            # Each micro-batch moves the averages by itself.
+            for variable, value in zip(self.inner.non_trainable_variables, before):
                 variable.assign(value)
-            loss = functools.partial(self._loss, targets, extra)
-            parts, outputs = self.stages.gradients(inputs, loss)
-            gradients = [total + tf.cast(part, tf.float32) for total, part in zip(gradients, parts)]
-            averages = [total + tf.cast(variable, tf.float32) for total, variable in zip(averages, statistics)]
-            measured += tf.stack([_mean(measure.of(targets, outputs), extra) for measure in self.measures])
-        return tf.concat([*(tf.reshape(part, [-1]) for part in [*gradients, *averages]), measured], axis=0)
+            total += self._of_micro_batch(inputs, targets, extra)
+        return total
+
+    def _flat_parts(self, inputs: Any, targets: Any, weights: List[Any]) -> Any:
+        """Gradients, batch statistics and measures of one micro-batch, in one flat buffer."""
+        gradients, outputs = self.stages.gradients(inputs, functools.partial(self._loss, targets, weights))
+        averages = [variable.read_value() for variable in self.inner.non_trainable_variables]
+        parts = [tf.reshape(tf.cast(part, tf.float32), [-1]) for part in [*gradients, *averages]]
+        return tf.concat([*parts, [_mean(measure.of(targets, outputs), weights) for measure in self.measures]], axis=0)
 
     def _loss(self, targets: Any, weights: List[Any], outputs: Any) -> Any:
         return self.scaling.scaled(_mean(self.measures[0].of(targets, outputs), weights))
