@@ -5,6 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 EXTRAS ?= cpu,test
 PYTEST = $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
+# Tests with processes of their own wait for these most of the time: two more of them at once fill the cores.
+WAITING_PYTEST = $(PYTEST) --numprocesses $$(( $$(nproc) + 2 ))
 
 # Any of the three stacks, in an environment of its own; `find` prints nothing where the interpreter is missing.
 TWIN_PYTHON ?= $(shell .ci/find-python 3.8)
@@ -29,10 +31,10 @@ test-tensorflow: $(VENV)/.ready ## the tier with TensorFlow, in process
 	$(PYTEST) tests/tensorflow
 
 test-live: $(VENV)/.ready ## the tier with real processes: Open MPI, signals, faults
-	$(PYTEST) tests/live
+	$(WAITING_PYTEST) tests/live
 
 test-core: $(VENV)/.ready ## the subset of all tiers that every stack must pass
-	$(PYTEST) -m "core and not night and not slurm and not hosts"
+	$(WAITING_PYTEST) -m "core and not night and not slurm and not hosts"
 
 test-all: $(VENV)/.ready ## everything there is, for a release or a night: all stacks, Slurm, hosts, fuzz, faults
 	@$(call each,lint test night fuzz all-slurm all-hosts test-twin test-newest)

@@ -29,6 +29,7 @@ SETTINGS = CosmoflowSettings(
     model=CosmoflowModel(conv_size=2, n_conv_layers=2, dropout=0.0),
     optimizer=Optimizer("sgd", 0.1),
 )
+pytestmark = pytest.mark.usefixtures("smooth")
 NETWORK, MEASURES = network_of(SETTINGS), measures_of(SETTINGS)
 
 

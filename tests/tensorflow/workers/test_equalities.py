@@ -26,6 +26,7 @@ from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.optimizers import make_optimizer
 from ipulaunch.workers.state import TrainingState
 
+pytestmark = pytest.mark.usefixtures("smooth")
 SAMPLES = 8
 SGD = Optimizer("sgd", 0.1, momentum=0.9)
 
