@@ -74,6 +74,17 @@ class WorkloadSettings:
         return self.pipeline.micro_batches_per_turn if self.training.training else 1
 
     @property
+    def least_accumulation(self) -> int:
+        """The fewest micro-batches of each replica in a weight update.
+
+        Tiles for input and output make the SDK overlap transfers with a Grouped pipeline. Such a schedule needs two
+        micro-batches more than a turn, and runs whole turns only, so the least is two turns.
+        """
+        turn, pipeline = self.micro_batches_per_turn, self.pipeline
+        overlaps = pipeline.splits and pipeline.schedule == "Grouped" and self.device.io_tiles
+        return 2 * turn if overlaps and self.training.training else turn
+
+    @property
     def warnings(self) -> List[str]:
         """What is allowed and seldom meant."""
         found = []
