@@ -13,8 +13,6 @@ from ipulaunch.configs.schema import section
 from ipulaunch.configs.sections import Launch, Pipeline, Training
 from ipulaunch.configs.survival import Survival
 
-_DIVIDING = ("adadelta", "adam", "rmsprop")  # by a running mean of squared gradients
-
 
 @dataclass(frozen=True)
 class WorkloadSettings:
@@ -91,14 +89,8 @@ class WorkloadSettings:
         if not self.training.training:
             return self._odd_shares()
         scaled = self.optimizer.loss_scaling != 1 or self.optimizer.auto_loss_scaling
-        optimizer = self.optimizer
         if self.training.precision == "16.16" and not scaled:
             found.append("precision 16.16 without loss scaling: small gradients become 0; see --loss-scaling 128")
-        if self.training.precision == "16.16" and optimizer.name in _DIVIDING and optimizer.epsilon is None:
-            found.append(
-                f"precision 16.16 with {optimizer.name}, which divides by squares of gradients, in 16 bits often 0: use"
-                " --precision 16.32, --optimizer sgd, or a larger optimizer.epsilon, such as 0.001"
-            )
         if self.schedule.warmup_epochs > self.training.num_epochs:
             found.append(
                 f"{self.schedule.warmup_epochs:g} epochs of warm-up in a training of {self.training.num_epochs}: the"
