@@ -12,6 +12,7 @@ from ipulaunch.topology.batch import Batch
 
 # Of a Mk2. The SDK's compiler aborts if none is left to compute on.
 _TILES_PER_IPU = 1472
+_MOST_PREFETCHED = 255
 
 
 def ipus_needed(pipeline: Pipeline) -> int:
@@ -93,6 +94,11 @@ def _refuse_device(settings: Any, batch: Batch) -> None:
         raise SettingsError(
             f"{device.io_tiles} tiles for input and output, and an IPU has {_TILES_PER_IPU} tiles in all",
             hint="use a device.io_tiles such as 32 or 64",
+        )
+    if device.prefetch_depth and device.prefetch_depth > _MOST_PREFETCHED:
+        raise SettingsError(
+            f"{device.prefetch_depth} micro-batches sent ahead of their use: the SDK takes at most {_MOST_PREFETCHED}",
+            hint=f"use a device.prefetch_depth of at most {_MOST_PREFETCHED}",
         )
     if group > 1 and device.io_tiles:
         raise SettingsError(

@@ -490,6 +490,7 @@ def test_updates_of_a_set_that_may_be_smaller_are_an_upper_bound(words: str, sai
             "accumulation 4 with 2 pipeline stages and 32 tiles for input and output: the Grouped schedule then takes at"
             " least 6, in multiples of 4",
         ),
+        ("mnist --set device.prefetch_depth=256", "256 micro-batches sent ahead of their use"),
         ("imagenet --pod 16 --set device.io_tiles=1472 --synthetic-data cpu", "an IPU has 1472 tiles"),
         (
             "cifar10 --pod 4 --auto-loss-scaling --lr-schedule const --momentum 0 --l2-regularization 0",
