@@ -40,7 +40,7 @@ def fit(
     replicas, strategy = _replicas(sdk, model, options), model.distribute_strategy
     with strategy.scope():
         feed = Feed(x, model.inputs, replicas, steps_per_epoch, options.steps_per_execution, epochs)
-        options.check_run(feed.steps_per_execution, is_training=True)
+        options.check_run(sdk, feed.steps_per_execution, is_training=True)
         _share_first_weights(sdk, model, options)
         watchers = tf.keras.callbacks.CallbackList(
             callbacks, add_history=True, model=model, verbose=verbose, epochs=epochs, steps=feed.steps
@@ -171,7 +171,7 @@ def predict(sdk: Sdk, model: Any, options: Options, x: Any, verbose: Any = 0, st
     replicas = _replicas(sdk, model, options)
     with model.distribute_strategy.scope():
         feed = Feed(x, model.inputs, replicas, steps, options.steps_per_execution, 1)
-        options.check_run(feed.steps_per_execution, is_training=False)
+        options.check_run(sdk, feed.steps_per_execution, is_training=False)
         if options.predict_step is None:
             options.predict_step = tf.function(lambda inputs: model(inputs, training=False))
         rows = []
