@@ -280,3 +280,41 @@ def test_as_many_micro_batches_are_under_way_as_ipus_allow(
     from ipu_standin.pipelining import overlap_length
 
     assert overlap_length(name, ipus) == length
+
+
+class Broadcast(tf.keras.layers.Layer):  # type: ignore[misc]
+    """A weight whose gradient is a sum of parts with different shapes."""
+
+    def build(self, shape: Any) -> None:
+        self.scale = self.add_weight(shape=(2,), initializer="ones", name="scale")
+
+    def call(self, inputs: Any) -> Any:
+        @tf.custom_gradient
+        def scaled(scale: Any) -> Any:
+            return inputs * tf.reduce_sum(scale), lambda upstream: tf.exp(scale) + tf.reduce_sum(upstream)
+
+        return scaled(self.scale)
+
+
+@pytest.mark.parametrize(("method", "runs"), [("sum", True), ("mean", False), ("running_mean", False)])
+def test_means_of_gradients_take_sums_of_one_shape(method: str, runs: bool, standin: Install) -> None:
+    standin("3.4")
+    ipu = importlib.import_module("tensorflow.python.ipu")
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus = 1
+    config.configure_ipu_system()
+    with ipu.ipu_strategy.IPUStrategy().scope():
+        inputs = tf.keras.Input((1,))
+        model = tf.keras.Model(inputs, Broadcast()(inputs))
+        model.set_gradient_accumulation_options(
+            gradient_accumulation_steps_per_replica=2, gradient_accumulation_reduction_method=method
+        )
+        optimizer = make_optimizer(CosmoflowSettings(), Batch(1, 1, 1), 1)
+        model.compile(optimizer=optimizer, loss="mse", steps_per_execution=2)
+    ones = np.ones((2, 1), np.float32)
+    data = tf.data.Dataset.from_tensor_slices((ones, ones)).batch(1, drop_remainder=True)
+    if runs:
+        model.fit(data, verbose=0)
+    else:
+        with pytest.raises(ValueError, match="the parts of a gradient"):
+            model.fit(data, verbose=0)

@@ -12,7 +12,7 @@ from tensorflow_estimator.python.estimator import model_fn as specs
 
 from ipu_standin.config import number_of_ipus
 from ipu_standin.feeds import TYPES
-from ipu_standin.pipelining import Pipeline
+from ipu_standin.pipelining import Pipeline, check_scaled_gradients
 from ipu_standin.sdk import Sdk, is_by_index, selected_ipus
 
 _v1 = tf.compat.v1
@@ -415,6 +415,8 @@ class IpuEstimator:
             raise ValueError("replicas of a pipeline without a CrossReplicaOptimizer train apart")
         factor = (1.0 if spec.method == "SUM" else 1 / spec.count) / (self.sdk.replicas if crosses else 1)
         pairs, opt = out.opt.compute_gradients(out.loss), out.opt.opt if crosses else out.opt
+        if spec.method != "SUM":
+            check_scaled_gradients([gradient for gradient, _ in pairs])
         applied = apply_in_turns(self.sdk, opt, pairs, spec.count * replicas, factor, crosses)
         micro_batches = self.given.iterations_per_loop * replicas
         return self._trained(out.loss, applied, lambda total: total / micro_batches)

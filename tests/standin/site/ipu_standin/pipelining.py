@@ -221,6 +221,20 @@ class Pipeline:
             )
 
 
+def check_scaled_gradients(gradients: Sequence[Any]) -> None:
+    """Means of gradients take sums apart, scale their parts, and add these up: all must have one shape."""
+    for gradient in gradients:
+        parts = _parts_of(gradient)
+        if any(part.shape != parts[0].shape for part in parts):
+            raise ValueError(f"the parts of a gradient have the shapes {', '.join(str(part.shape) for part in parts)}")
+
+
+def _parts_of(tensor: Any) -> List[Any]:
+    if tensor.op.type not in ("AddN", "Add", "AddV2", "Identity"):
+        return [tensor]
+    return [part for operand in tensor.op.inputs for part in _parts_of(operand)]
+
+
 def overlap_length(schedule: str, ipus: Sequence[int]) -> int:
     """How many micro-batches are under way at once, where stages run on these IPUs, forward and then backward."""
     if schedule == "Grouped":

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from ipu_standin.feeds import Feed
 from ipu_standin.options import Options
+from ipu_standin.pipelining import check_scaled_gradients
 from ipu_standin.sdk import Sdk
 
 
@@ -130,7 +131,10 @@ def _step(model: Any, options: Options, data: Tuple[Any, ...], own: Own) -> List
                 loss = model.compiled_loss(targets, outputs, *weights, regularization_losses=model.losses)
                 loss /= model.distribute_strategy.replicas_in_sync  # Keras does; gradients are then summed
             model.compiled_metrics.update_state(targets, outputs, *weights)
-            return tape.gradient(loss, model.trainable_variables)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            if options.accumulation_method != "SUM" and (options.stages or options.steps_per_update > 1):
+                check_scaled_gradients(gradients)
+            return gradients
 
         options.train_step = train_step
     own.load()
