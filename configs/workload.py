@@ -13,8 +13,6 @@ from ipulaunch.configs.schema import section
 from ipulaunch.configs.sections import Launch, Pipeline, Training
 from ipulaunch.configs.survival import Survival
 
-_DIVIDING = ("adadelta", "adam", "rmsprop")  # by a running mean of squared gradients
-
 
 @dataclass(frozen=True)
 class WorkloadSettings:
@@ -74,20 +72,25 @@ class WorkloadSettings:
         return self.pipeline.micro_batches_per_turn if self.training.training else 1
 
     @property
+    def least_accumulation(self) -> int:
+        """The fewest micro-batches of each replica in a weight update.
+
+        Tiles for input and output make the SDK overlap transfers with a Grouped pipeline. Such a schedule needs two
+        micro-batches more than a turn, and runs whole turns only, so the least is two turns.
+        """
+        turn, pipeline = self.micro_batches_per_turn, self.pipeline
+        overlaps = pipeline.splits and pipeline.schedule == "Grouped" and self.device.io_tiles
+        return 2 * turn if overlaps and self.training.training else turn
+
+    @property
     def warnings(self) -> List[str]:
         """What is allowed and seldom meant."""
         found = []
         if not self.training.training:
             return self._odd_shares()
         scaled = self.optimizer.loss_scaling != 1 or self.optimizer.auto_loss_scaling
-        optimizer = self.optimizer
         if self.training.precision == "16.16" and not scaled:
             found.append("precision 16.16 without loss scaling: small gradients become 0; see --loss-scaling 128")
-        if self.training.precision == "16.16" and optimizer.name in _DIVIDING and optimizer.epsilon is None:
-            found.append(
-                f"precision 16.16 with {optimizer.name}, which divides by squares of gradients, in 16 bits often 0: use"
-                " --precision 16.32, --optimizer sgd, or a larger optimizer.epsilon, such as 0.001"
-            )
         if self.schedule.warmup_epochs > self.training.num_epochs:
             found.append(
                 f"{self.schedule.warmup_epochs:g} epochs of warm-up in a training of {self.training.num_epochs}: the"

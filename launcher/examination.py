@@ -81,6 +81,8 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
     if backend == "ipu":
         ipu_refusals.refuse(settings, plan.batch, plan.ipus_per_replica)
     lines, pipeline_warnings, notes = _pipeline(settings, plan)
+    if backend == "cpu":
+        pipeline_warnings = _refused_by_ipus(settings, plan) or pipeline_warnings
     notes += resolved.notes
     calls = _calls(events, settings.survival.stall_timeout_s if backend == "ipu" else None)
     calls = calls if _is_synthetic(settings.data) else f"up to {calls}"
@@ -163,14 +165,18 @@ def _pipeline(settings: Any, plan: Plan) -> Tuple[List[Finding], List[str], List
             f"accumulation {steps} is short for {stages} stages: filling and draining take {1 - works:.0%} of the"
             f" time; use a multiple of {2 * stages}"
         )
-    elif steps % settings.micro_batches_per_turn:
-        warnings.append(
-            f"IPUs take accumulation {steps} in whole turns of the {pipeline.schedule} schedule: use a multiple of"
-            f" {settings.micro_batches_per_turn} there"
-        )
     if settings.training.validation and not pipeline.validation_model:
         notes.append("validation runs on the same pipeline stages (--pipeline-validation-model is implied)")
     return [Finding("pipeline", line)], warnings, notes
+
+
+def _refused_by_ipus(settings: Any, plan: Plan) -> List[str]:
+    """What a rehearsal runs and IPUs would not."""
+    try:
+        ipu_refusals.refuse_schedule(settings, plan.batch.accumulation)
+    except SettingsError as error:
+        return [f"IPUs refuse this training: {error.message}; {error.hint}"]
+    return []
 
 
 def _without_effect(resolved: Resolved) -> List[str]:

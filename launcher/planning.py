@@ -45,6 +45,7 @@ def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_nee
         settings.training,
         origins,
         micro_batches_per_turn=settings.micro_batches_per_turn,
+        least_accumulation=settings.least_accumulation,
         hosts_need_names=hosts_need_names,
     )
     findings = examine(resolved, solution.plan, engine.backend)
@@ -65,6 +66,7 @@ def plan_for(
     origins: Mapping[str, str],
     *,
     micro_batches_per_turn: int = 1,
+    least_accumulation: int = 1,
     hosts_need_names: bool = True,
 ) -> Solution:
     """The plan of a workload or program on the system that was asked for."""
@@ -90,6 +92,7 @@ def plan_for(
             accumulation=training.gradient_accumulation_count,
             global_batch_size=training.global_batch_size,
             micro_batches_per_turn=micro_batches_per_turn,
+            least_accumulation=least_accumulation,
             oversubscribe=asked.oversubscribe,
             is_rehearsal=engine.name == "openmpi",
             has_stages=workload != PROGRAM,

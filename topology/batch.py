@@ -33,11 +33,17 @@ class Batch(NamedTuple):
 
 
 def make_batch(
-    micro_size: int, replicas: int, accumulation: Optional[int], global_size: Optional[int], turn: int = 1
+    micro_size: int,
+    replicas: int,
+    accumulation: Optional[int],
+    global_size: Optional[int],
+    turn: int = 1,
+    least: int = 1,
 ) -> Tuple[Batch, List[str]]:
     """The batch, and a warning where the global size asked for had to be rounded.
 
-    `turn` is how many micro-batches fill the schedule of a pipeline: the least, and what a global size is rounded to.
+    `turn` is how many micro-batches fill the schedule of a pipeline: what a global size is rounded to. `least` is how
+    many an update has at least, if that is more than one turn.
     """
     if accumulation is not None and global_size is not None:
         raise SettingsError(
@@ -45,13 +51,16 @@ def make_batch(
             hint="give --global-batch-size or --gradient-accumulation-count, not both",
         )
     if global_size is None:
-        return Batch(micro_size, replicas, accumulation or turn), []
-    least = micro_size * replicas * turn
-    batch = Batch(micro_size, replicas, turn * max(1, (2 * global_size + least) // (2 * least)))
+        return Batch(micro_size, replicas, accumulation or max(turn, least)), []
+    step = micro_size * replicas * turn
+    batch = Batch(micro_size, replicas, max(least, turn * max(1, (2 * global_size + step) // (2 * step))))
     if batch.global_size == global_size:
         return batch, []
-    factors = f"{micro_size} x {replicas}" + (f" x {turn} to fill the pipeline" if turn > 1 else "")
-    asked = f"a global batch of {global_size} is not a multiple of {factors} = {least}"
+    is_short = least > turn and global_size < micro_size * replicas * least
+    count = least if is_short else turn
+    factors = f"{micro_size} x {replicas}" + (f" x {count} to fill the pipeline" if count > 1 else "")
+    what = "less than" if is_short else "not a multiple of"
+    asked = f"a global batch of {global_size} is {what} {factors} = {micro_size * replicas * count}"
     return batch, [f"{asked}: using {batch.global_size} with accumulation {batch.accumulation}"]
 
 

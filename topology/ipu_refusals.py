@@ -7,7 +7,12 @@ from typing import Any
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.sections import Pipeline
+from ipulaunch.configs.wording import counted
 from ipulaunch.topology.batch import Batch
+
+# Of a Mk2. The SDK's compiler aborts if none is left to compute on.
+_TILES_PER_IPU = 1472
+_MOST_PREFETCHED = 255
 
 
 def ipus_needed(pipeline: Pipeline) -> int:
@@ -29,15 +34,33 @@ def refuse(settings: Any, batch: Batch, given_ipus: int) -> None:
             f"{given_ipus} IPUs per replica, and the {pipeline.stages} pipeline stages take {ipus_needed(pipeline)}",
             hint=f"use --ipus-per-replica {ipus_needed(pipeline)}",
         )
-    turn = settings.micro_batches_per_turn
-    if batch.accumulation % turn:
-        raise SettingsError(
-            f"accumulation {batch.accumulation} with {pipeline.stages} pipeline stages: the {pipeline.schedule}"
-            f" schedule takes a multiple of {turn}",
-            hint=f"use --gradient-accumulation-count {max(1, round(batch.accumulation / turn)) * turn}",
-        )
+    refuse_schedule(settings, batch.accumulation)
     _refuse_training(settings, batch)
     _refuse_device(settings, batch)
+
+
+def refuse_schedule(settings: Any, accumulation: int) -> None:
+    """Raise where the SDK could not train with the schedule of the pipeline."""
+    pipeline, io_tiles = settings.pipeline, settings.device.io_tiles
+    if not pipeline.splits or not settings.training.training:
+        return
+    if pipeline.schedule == "Interleaved" and pipeline.ipus < pipeline.stages:
+        raise SettingsError(
+            f"{pipeline.stages} pipeline stages on {counted(pipeline.ipus, 'IPU')} with the Interleaved schedule: the"
+            " SDK trains with it only where every stage has an IPU of its own",
+            hint="use --pipeline-schedule Grouped or Sequential, or leave --device-mapping out",
+        )
+    turn, least = settings.micro_batches_per_turn, settings.least_accumulation
+    hint = f"use --gradient-accumulation-count {max(least, round(accumulation / turn) * turn)}"
+    stages = f"accumulation {accumulation} with {pipeline.stages} pipeline stages"
+    if accumulation % turn:
+        raise SettingsError(f"{stages}: the {pipeline.schedule} schedule takes a multiple of {turn}", hint=hint)
+    if accumulation < least:
+        raise SettingsError(
+            f"{stages} and {io_tiles} tiles for input and output: the Grouped schedule then takes at least {turn + 2},"
+            f" in multiples of {turn}",
+            hint=f"{hint}, or leave device.io_tiles out",
+        )
 
 
 def _refuse_training(settings: Any, batch: Batch) -> None:
@@ -66,6 +89,16 @@ def _refuse_device(settings: Any, batch: Batch) -> None:
         raise SettingsError(
             f"batch statistics over groups of {group} replicas, and there are {batch.replicas}",
             hint=f"use a device.distributed_norm_replicas that divides {batch.replicas}",
+        )
+    if device.io_tiles and device.io_tiles >= _TILES_PER_IPU:
+        raise SettingsError(
+            f"{device.io_tiles} tiles for input and output, and an IPU has {_TILES_PER_IPU} tiles in all",
+            hint="use a device.io_tiles such as 32 or 64",
+        )
+    if device.prefetch_depth and device.prefetch_depth > _MOST_PREFETCHED:
+        raise SettingsError(
+            f"{device.prefetch_depth} micro-batches sent ahead of their use: the SDK takes at most {_MOST_PREFETCHED}",
+            hint=f"use a device.prefetch_depth of at most {_MOST_PREFETCHED}",
         )
     if group > 1 and device.io_tiles:
         raise SettingsError(

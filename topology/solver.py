@@ -32,6 +32,7 @@ class Request(NamedTuple):
     accumulation: Optional[int] = None
     global_batch_size: Optional[int] = None
     micro_batches_per_turn: int = 1  # of a pipeline's schedule
+    least_accumulation: int = 1
     oversubscribe: bool = False
     is_rehearsal: bool = False
     has_stages: bool = False  # of a pipeline, which the IPUs per replica follow from
@@ -88,6 +89,7 @@ def solve(request: Request) -> Solution:
         request.accumulation,
         request.global_batch_size,
         request.micro_batches_per_turn,
+        request.least_accumulation,
     )
     placements, oversubscribed, crossing = _place(request, instances, replicas, ilds)
     plan = Plan(

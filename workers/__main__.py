@@ -157,6 +157,7 @@ def _batch(job: Job, place: popdist.Place) -> Batch:
         training.gradient_accumulation_count,
         training.global_batch_size,
         job.settings.micro_batches_per_turn,
+        job.settings.least_accumulation,
     )
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)

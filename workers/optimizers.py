@@ -13,6 +13,7 @@ from ipulaunch.configs.optimization import Optimizer
 from ipulaunch.configs.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.workers.schedules import learning_rate
+from ipulaunch.workers.wide_optimizers import Wide, WideAdadelta, WideAdam, WideRmsProp
 
 # The Keras 2 classes where TensorFlow has both kinds, since the IPU's Keras has only those.
 _KERAS = getattr(tf.keras.optimizers, "legacy", tf.keras.optimizers)
@@ -116,7 +117,7 @@ class _Regularized(_KERAS.Optimizer):  # type: ignore[misc, name-defined]
     def _resource_apply_dense(self, grad: Any, var: Any, apply_state: Any = None) -> Any:
         if self.l2_regularization:
             grad = _as_32_bits(grad) + self.l2_regularization * _as_32_bits(var)
-        grad = tf.cast(grad, var.dtype)
+        grad = tf.cast(grad, tf.float32 if isinstance(self, Wide) else var.dtype)
         before = []
         if self.weight_decay:
             with tf.control_dependencies([grad]):  # which has read the weight
@@ -157,11 +158,11 @@ def _is_adapted(variable: Any) -> bool:
     return variable.name.split("/")[-1].split(":")[0] not in _NOT_ADAPTED
 
 
-class Adadelta(_Regularized, _KERAS.Adadelta):  # type: ignore[misc, name-defined]
+class Adadelta(_Regularized, WideAdadelta):
     """Adadelta of Keras."""
 
 
-class Adam(_Regularized, _KERAS.Adam):  # type: ignore[misc, name-defined]
+class Adam(_Regularized, WideAdam):
     """Adam of Keras."""
 
 
@@ -169,7 +170,7 @@ class Lars(_Regularized, _AdaptedByLayer):
     """LARS, with L2 regularization before its rates are found."""
 
 
-class RmsProp(_Regularized, _KERAS.RMSprop):  # type: ignore[misc, name-defined]
+class RmsProp(_Regularized, WideRmsProp):
     """RMSprop of Keras."""
 
 

@@ -39,9 +39,14 @@ class IpuEstimators(Estimators):
         return updates_per_call
 
     def evaluation_steps(self, steps: int) -> int:
-        """How many steps evaluation is padded to: a pipeline takes whole accumulations."""
-        turn = self.at.batch.accumulation if self.is_pipelined else 1
+        """How many steps evaluation is padded to: a pipeline takes whole turns."""
+        turn = self._evaluation_turn if self.is_pipelined else 1
         return -(-steps // turn) * turn
+
+    @property
+    def _evaluation_turn(self) -> int:
+        """The micro-batches of a turn in evaluation, enough for every schedule; a test has no accumulation."""
+        return 2 * self.settings.pipeline.stages
 
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator that runs so many steps in a device call."""
@@ -107,10 +112,11 @@ class IpuEstimators(Estimators):
         ipu, pipelining_ops, pipeline = self.sdk.ipu, self.sdk.pipelining_ops, self.settings.pipeline
         options = stage_options(self.settings, self.sdk)
         metrics = make_metrics(self.measures)
+        is_training = mode == tf.estimator.ModeKeys.TRAIN
         return ipu.ipu_pipeline_estimator.IPUPipelineEstimatorSpec(
             mode,
             computational_stages=self._stages(mode),
-            gradient_accumulation_count=self.at.batch.accumulation,
+            gradient_accumulation_count=self.at.batch.accumulation if is_training else self._evaluation_turn,
             eval_metrics_fn=lambda *values: {**metrics(*values), "loss": tf.reduce_mean(values[0])},
             optimizer_function=lambda loss: pipelining_ops.OptimizerFunctionOutput(self._optimizer(), loss),
             device_mapping=device_mapping(pipeline),

@@ -122,17 +122,20 @@ def test_two_instances_of_ipus_continue_a_training_as_those_of_cpus_do(
     assert_made(tmp_path / "run", lambda instance: read_calls(tmp_path / "calls.jsonl", instance), 2, 4, 1)
 
 
-# The API and its options, the SDK, and what its Estimator is made with: iterations of a loop, replicas, shards.
-VARIANTS: Dict[str, Any] = {
-    "plain": (["--api", "estimator", "--batches-per-step", "2"], "3.4", (2, 1, 1)),
-    "replicated": (["--api", "replica-estimator", "--pod", "4", "--num-instances", "2"], "2.6", (4, 4, 1)),
-    "replicas of their own": (["--api", "replica-estimator", "--ipus", "2", "--num-instances", "2"], "3.4", (8, 2, 1)),
-    "pipelined": (
-        ["--api", "pipeline-estimator", "--pod", "4", "--num-instances", "1", "--gradient-accumulation-count", "4"],
-        "3.1",
-        (8, 2, 2),
+# The API and its options, the SDKs, and what its Estimator is made with: iterations of a loop, replicas, shards.
+PIPELINED = ["--api", "pipeline-estimator", "--pod", "4", "--gradient-accumulation-count", "4"]
+KINDS: Dict[str, Any] = {
+    "plain": (["--api", "estimator", "--batches-per-step", "2"], ["3.4"], (2, 1, 1)),
+    "replicated": (
+        ["--api", "replica-estimator", "--pod", "4", "--num-instances", "2"], ["2.6", "3.0", "3.1"], (4, 4, 1),
     ),
-}
+    "replicas of their own": (
+        ["--api", "replica-estimator", "--ipus", "2", "--num-instances", "2"], ["3.4"], (8, 2, 1),
+    ),
+    "pipelined": ([*PIPELINED, "--num-instances", "1"], ["3.1"], (8, 2, 2)),
+    "pipelines of their own": ([*PIPELINED, "--num-instances", "2"], ["2.6", "3.0", "3.1", "3.4"], (8, 2, 2)),
+}  # fmt: skip
+VARIANTS = {f"{name}, {sdk}": (options, sdk, made) for name, (options, sdks, made) in KINDS.items() for sdk in sdks}
 
 
 @needs_estimators

@@ -179,6 +179,16 @@ def test_training_in_16_bits_is_close_to_the_cpu_backend(precision: str, placed:
 
 
 @pytest.mark.usefixtures("one_residual_block")
+def test_adam_in_16_bits_validates_to_a_number_on_both_backends(placed: Any, tmp_path: Path) -> None:
+    texts = ("training.precision='16.16'", "optimizer.name=adam", "optimizer.momentum=0", "training.num_epochs=1")
+    settings, place = settings_of("cifar10", *texts, "optimizer.learning_rate=0.001"), placed(2)
+    found = run(tmp_path / "ipu", settings, place, IpuBackend)
+    assert_same(found, on_cpus(tmp_path / "cpu", settings, place), 5e-3)
+    assert all(np.isfinite(row["val_loss"]) for row in found.rows if "val_loss" in row)
+    assert max(np.abs(value).max() for name, value in found.weights.items() if name.endswith("kernel:0")) < 1
+
+
+@pytest.mark.usefixtures("one_residual_block")
 @pytest.mark.parametrize("texts", [(), TWO_STAGES], ids=["one IPU", "pipelined"])
 def test_validation_of_the_same_checkpoint_is_the_same(texts: Any, placed: Any, tmp_path: Path) -> None:
     """11 samples are 3 steps of 2 x 2; a pipeline of two stages makes them 4."""

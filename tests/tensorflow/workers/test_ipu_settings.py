@@ -285,6 +285,9 @@ REFUSED = [
     ((SPLIT,), {"ipus": 4}, "4 IPUs per replica, and the 2 pipeline stages take 2"),
     ((SPLIT,), {"ipus": 2, "batch": Batch(1, 2, 6)}, "the Grouped schedule takes a multiple of 4"),
     ((SPLIT, "pipeline.schedule=Interleaved"), {"ipus": 2, "batch": Batch(1, 2, 3)}, "a multiple of 2"),
+    ((SPLIT, "pipeline.schedule=Interleaved", "pipeline.device_mapping=[0, 0]"), {"batch": Batch(1, 2, 2)},
+     "2 pipeline stages on 1 IPU with the Interleaved schedule"),
+    ((SPLIT, "device.io_tiles=32"), {"ipus": 2, "batch": Batch(1, 2, 4)}, "at least 6, in multiples of 4"),
 ]  # fmt: skip
 
 

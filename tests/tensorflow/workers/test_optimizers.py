@@ -160,6 +160,33 @@ def test_weights_of_16_bits_learn_the_same(settings: Optimizer) -> None:
         np.testing.assert_allclose(found, expected, rtol=0.01, atol=0.005)
 
 
+DIVIDING = [settings for settings in OPTIMIZERS if settings.name in ("adadelta", "adam", "rmsprop")]
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("settings", DIVIDING, ids=name)
+@pytest.mark.parametrize("size", [1e-3, 1e-5])
+def test_small_gradients_do_not_throw_16_bit_weights_out(settings: Optimizer, size: float) -> None:
+    """Their squares are 0 in 16 bits, and so would be what they are divided by."""
+    settings = with_terms(settings, learning_rate=0.01)
+    gradients = [[size * part for part in given] for given in GRADIENTS] * 5
+    expected = train(make(settings), variables(), gradients)
+    for found, other in zip(train(make(settings), variables("float16"), gradients), expected):
+        np.testing.assert_allclose(found, other, rtol=0.01, atol=0.005)
+
+
+@pytest.mark.parametrize("settings", DIVIDING, ids=name)
+def test_state_that_was_kept_in_16_bits_is_restored(settings: Optimizer) -> None:
+    weights, optimizer = variables("float16"), make(settings)
+    train(optimizer, weights, GRADIENTS[:2])
+    updates, *states = optimizer_state(optimizer)
+    assert {state.dtype for state in states} == {np.dtype(np.float32)}
+    restore_optimizer(optimizer, weights, [updates, *(state.astype(np.float16) for state in states)])
+    for found, other in zip(optimizer_state(optimizer)[1:], states):
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, other, rtol=1e-3, atol=1e-6)
+
+
 @pytest.mark.core
 @every_optimizer
 def test_a_graph_updates_as_step_by_step(settings: Optimizer) -> None:

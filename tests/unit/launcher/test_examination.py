@@ -230,14 +230,24 @@ def test_16_bits_without_loss_scaling_are_warned_of(command: Any, ipulaunch: Run
     ("words", "said"),
     [
         pytest.param(
-            "--pipelining --gradient-accumulation-count 2 --engine openmpi",
+            "--pipelining --gradient-accumulation-count 2 --pipeline-schedule Interleaved --engine openmpi",
             "accumulation 2 is short for 2 stages",
             id="short",
         ),
         pytest.param(
             "--pipelining --gradient-accumulation-count 6 --engine openmpi",
-            "IPUs take accumulation 6 in whole turns of the Grouped schedule: use a multiple of 4 there",
+            "IPUs refuse this training: accumulation 6 with 2 pipeline stages: the Grouped schedule takes a multiple of 4",
             id="uneven",
+        ),
+        pytest.param(
+            "--pipelining --gradient-accumulation-count 4 --set device.io_tiles=32 --engine openmpi",
+            "IPUs refuse this training: accumulation 4 with 2 pipeline stages and 32 tiles for input and output",
+            id="too short for io tiles",
+        ),
+        pytest.param(
+            "--pipelining --pipeline-schedule Interleaved --device-mapping 0,0 --engine openmpi",
+            "IPUs refuse this training: 2 pipeline stages on 1 IPU with the Interleaved schedule",
+            id="interleaved on one IPU",
         ),
         pytest.param(
             "--pipelining --gradient-accumulation-count 2 --pipeline-schedule Interleaved",
@@ -472,6 +482,17 @@ def test_updates_of_a_set_that_may_be_smaller_are_an_upper_bound(words: str, sai
         ),
         ("mnist --pipelining --gradient-accumulation-count 1", "takes a multiple of 4"),
         (
+            "mnist --pipelining --pipeline-schedule Interleaved --device-mapping 0,0",
+            "2 pipeline stages on 1 IPU with the Interleaved schedule",
+        ),
+        (
+            "mnist --pipelining --gradient-accumulation-count 4 --set device.io_tiles=32",
+            "accumulation 4 with 2 pipeline stages and 32 tiles for input and output: the Grouped schedule then takes at"
+            " least 6, in multiples of 4",
+        ),
+        ("mnist --set device.prefetch_depth=256", "256 micro-batches sent ahead of their use"),
+        ("imagenet --pod 16 --set device.io_tiles=1472 --synthetic-data cpu", "an IPU has 1472 tiles"),
+        (
             "cifar10 --pod 4 --auto-loss-scaling --lr-schedule const --momentum 0 --l2-regularization 0",
             "automatic loss scaling on IPUs",
         ),
@@ -491,6 +512,37 @@ def test_updates_of_a_set_that_may_be_smaller_are_an_upper_bound(words: str, sai
 def test_what_ipus_refuse_is_refused_before_anything_starts(line: str, why: str, ipulaunch: Run) -> None:
     code, out, err = ipulaunch(*line.split(), "--dry-run", "--engine", "poprun")
     assert (code, out, why in err, "hint: " in err) == (6, "", True, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--pipeline-schedule Interleaved",
+        "--pipeline-schedule Interleaved --device-mapping 1,0",
+        "--pipeline-schedule Sequential --device-mapping 0,0",
+        "--device-mapping 0,0",
+        "--pipeline-schedule Interleaved --device-mapping 0,0 --no-training --checkpoint-input-dir .",
+        "--gradient-accumulation-count 8 --set device.io_tiles=32",
+        "--gradient-accumulation-count 2 --pipeline-schedule Interleaved --set device.io_tiles=32",
+        "--gradient-accumulation-count 1 --pipeline-schedule Sequential --set device.io_tiles=32",
+        "--gradient-accumulation-count 4 --set device.io_tiles=0",
+    ],
+)
+def test_schedules_that_ipus_have_are_planned(words: str, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("mnist", "--pipelining", *words.split(), "--dry-run", "--engine", "poprun")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("words", "accumulation"),
+    [("", 8), ("--global-batch-size 1", 8), ("--global-batch-size 192", 12), ("--pipeline-schedule Interleaved", 2)],
+)
+def test_io_tiles_make_an_update_of_a_grouped_pipeline_longer(words: str, accumulation: int, ipulaunch: Run) -> None:
+    plan = "plan mnist --pipelining --engine poprun --micro-batch-size 16 --num-replicas 1 --set device.io_tiles=32"
+    unset = "training.gradient_accumulation_count=null"
+    code, out, err = ipulaunch(*plan.split(), "--set", unset, *words.split())
+    assert code == 0, err
+    assert f"micro-batch 16 x 1 replica x accumulation {accumulation}\n" in out
 
 
 @pytest.mark.parametrize(("asked", "used"), [(700, 512), (4000, 4096), (1, 512), (8192, 8192)])

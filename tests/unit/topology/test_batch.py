@@ -57,6 +57,28 @@ def test_a_pipeline_takes_whole_turns(accumulation: Optional[int], global_size: 
     assert (batch, bool(warnings)) == (Batch(2, 8, used), global_size not in (None, 64))
 
 
+@pytest.mark.parametrize(
+    ("accumulation", "global_size", "used"),
+    [(None, None, 8), (4, None, 4), (None, 64, 8), (None, 128, 8), (None, 130, 8), (None, 190, 12)],
+)
+def test_a_pipeline_may_need_more_than_a_turn(
+    accumulation: Optional[int], global_size: Optional[int], used: int
+) -> None:
+    batch, warnings = make_batch(2, 8, accumulation, global_size, turn=4, least=8)
+    assert (batch, bool(warnings)) == (Batch(2, 8, used), global_size in (64, 130, 190))
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (64, "a global batch of 64 is less than 2 x 8 x 8 to fill the pipeline = 128"),
+        (130, "a global batch of 130 is not a multiple of 2 x 8 x 4 to fill the pipeline = 64"),
+    ],
+)
+def test_a_global_batch_that_is_rounded_to_the_least_says_why(asked: int, why: str) -> None:
+    assert make_batch(2, 8, None, asked, turn=4, least=8)[1] == [f"{why}: using 128 with accumulation 8"]
+
+
 def test_accumulation_and_global_batch_exclude_each_other() -> None:
     with pytest.raises(SettingsError, match="global batch 64 and accumulation 4") as caught:
         make_batch(1, 16, 4, 64)

@@ -7,15 +7,18 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
+from tensorflow_estimator.python.estimator import estimator as estimators
+from tensorflow_estimator.python.estimator import model_fn as specs
 
 from ipu_standin.config import number_of_ipus
 from ipu_standin.feeds import TYPES
-from ipu_standin.options import check_depth
-from ipu_standin.pipelining import Pipeline
+from ipu_standin.pipelining import Pipeline, check_scaled_gradients
 from ipu_standin.sdk import Sdk, is_by_index, selected_ipus
 
 _v1 = tf.compat.v1
 _HOST_STEPS = "AssignAddVariableOp"
+# What the Estimator gives to the pipeline itself.
+_BY_ESTIMATOR = ("infeed_queue", "outfeed_queue", "repeat_count", "outfeed_loss", "accumulate_outfeed_dtype", "name")
 
 
 class IpuRunConfig(NamedTuple):
@@ -39,12 +42,8 @@ class IpuRunConfig(NamedTuple):
 
 def make_ipu_run_config(*arguments: Any) -> IpuRunConfig:
     given = IpuRunConfig(*arguments)
-    for count in (given.iterations_per_loop, given.num_replicas, given.num_shards):
-        if type(count) is not int or count < 1:
-            raise ValueError(f"IPURunConfig takes positive whole numbers, not {count!r}")
     if given.ipu_options is None and given.devices > 1:
         raise ValueError("IPURunConfig with several devices needs ipu_options")
-    check_depth("prefetch_depth", given.prefetch_depth)
     if given.ipu_options is not None:
         if type(given.ipu_options).__name__ != "IPUConfig":
             raise TypeError("ipu_options is an IPUConfig")
@@ -59,8 +58,6 @@ class RunConfig(tf.estimator.RunConfig):
 
     def __init__(self, ipu_run_config: Any, master: Any, **more: Any) -> None:
         super().__init__(**more)
-        if not isinstance(ipu_run_config, (IpuRunConfig, type(None))):
-            raise TypeError("ipu_run_config is an IPURunConfig")
         self._ipu_run_config = ipu_run_config or make_ipu_run_config(1, None, 1, 1, 0, None)
 
     @property
@@ -85,14 +82,27 @@ class Spec(NamedTuple):
 
 def make_spec(*arguments: Any) -> Spec:
     given = Spec(*arguments)
-    keys = tf.estimator.ModeKeys
-    if given.mode == keys.TRAIN and given.train_op is None:
-        raise ValueError("Missing train_op.")
-    if given.mode in (keys.TRAIN, keys.EVAL) and given.loss is None:
-        raise ValueError("Missing loss.")
-    if given.mode == keys.EVAL and (given.eval_metrics is None) == (given.eval_metric_ops is None):
-        raise ValueError("evaluation takes one of eval_metrics and eval_metric_ops")
-    return given
+    train_op = specs._validate_estimator_spec_train_op(given.train_op, given.mode)
+    loss = specs._validate_estimator_spec_loss(given.loss, given.mode)
+    specs._validate_estimator_spec_predictions(given.predictions, given.mode)
+    for hooks in (given.training_hooks, given.evaluation_hooks, given.prediction_hooks):
+        specs._validate_estimator_spec_hooks(hooks)
+    metrics = specs._validate_eval_metric_ops(given.eval_metric_ops)
+    _check_call("host_call", given.host_call, (list,))
+    _check_call("eval_metrics", given.eval_metrics, (list, dict))
+    return given._replace(train_op=train_op, loss=loss, eval_metric_ops=metrics)
+
+
+def _check_call(name: str, call: Any, kinds: Tuple[type, ...]) -> None:
+    """A function and what it is called with."""
+    if call is None:
+        return
+    if not isinstance(call, tuple):
+        raise TypeError(f"{name} is a tuple")
+    if len(call) != 2:
+        raise ValueError(f"{name} has two elements")
+    if not callable(call[0]) or not isinstance(call[1], kinds):
+        raise TypeError(f"{name} is a function and a {' or '.join(kind.__name__ for kind in kinds)}")
 
 
 class PipelineSpec:
@@ -106,8 +116,8 @@ class PipelineSpec:
             raise ValueError("IPUPipelineEstimatorSpec needs an optimizer_function to train")
         if mode == tf.estimator.ModeKeys.EVAL and not metrics_fn:
             raise ValueError("IPUPipelineEstimatorSpec needs an eval_metrics_fn to evaluate")
-        if type(count) is not int or count < 1:
-            raise ValueError(f"gradient_accumulation_count is {count!r}")
+        if not count:
+            raise ValueError("IPUPipelineEstimatorSpec needs a gradient_accumulation_count")
         if "accumulate_outfeed" in more:
             raise ValueError("accumulate_outfeed cannot be passed: the Estimator accumulates the loss itself")
         self.mode, self.stages, self.count, self.metrics_fn = mode, stages, count, metrics_fn
@@ -115,11 +125,15 @@ class PipelineSpec:
         self.method = "SUM" if isinstance(method, str) else method.name  # a default is a text in the table
 
 
-class OptimizerOutput(NamedTuple):
-    """What OptimizerFunctionOutput() was given first."""
+class OptimizerOutput:
+    """What OptimizerFunctionOutput() was given first. Optimizers of the package keras are none of TensorFlow's."""
 
-    opt: Any
-    loss: Any
+    def __init__(self, opt: Any, loss: Any) -> None:
+        if not isinstance(opt, _v1.train.Optimizer):
+            raise TypeError(f"OptimizerFunctionOutput takes an optimizer of TensorFlow, not {type(opt).__name__}")
+        if not isinstance(loss, tf.Tensor):
+            raise TypeError(f"OptimizerFunctionOutput takes a loss that is a tensor, not {type(loss).__name__}")
+        self.opt, self.loss = opt, loss
 
 
 class CrossReplica(_v1.train.Optimizer):
@@ -167,6 +181,10 @@ def apply_in_turns(sdk: Sdk, opt: Any, pairs: Any, turn: int, factor: float, cro
 
     with tf.control_dependencies([now]):
         return tf.cond(tf.equal(now % turn, 0), apply, lambda: tf.constant(False))
+
+
+def _listed(values: Any) -> List[Any]:
+    return list(values) if isinstance(values, (list, tuple)) else [values]
 
 
 def _local_variable(value: Any) -> Any:
@@ -238,31 +256,29 @@ class IpuEstimator:
     def __init__(
         self, sdk: Sdk, name: str, model_fn: Any, model_dir: Any, config: Any, params: Any, warm: Any, *sizes: Any
     ) -> None:
-        if not isinstance(config, RunConfig):
-            raise ValueError("config must be an ipu_run_config.RunConfig")
+        self.is_pipelined = name == "IPUPipelineEstimator"
+        if not self.is_pipelined:
+            estimators._verify_model_fn_args(model_fn, params)
+        given = config.ipu_run_config  # TensorFlow's own RunConfig has none
         if params is not None or warm is not None or any(size is not None for size in sizes):
             raise NotImplementedError("the stand-in takes no params, warm start or batch sizes")
-        self.sdk, self.name, self.model_fn, self.given = sdk, name, model_fn, config.ipu_run_config
-        is_placed = self.given.ipu_options is not None and is_by_index(self.given.ipu_options)
-        self.replicas = sdk.local_replicas if is_placed else self.given.num_replicas  # those of this instance
-        self.is_pipelined = name == "IPUPipelineEstimator"
-        wanted = list(inspect.signature(model_fn).parameters)
-        if self.is_pipelined and {"features", "labels"} & set(wanted):
-            raise ValueError("the model_fn of a pipeline takes no features or labels: its first stage does")
-        self.wanted = wanted
+        self.sdk, self.name, self.model_fn, self.given = sdk, name, model_fn, given
+        is_placed = given.ipu_options is not None and is_by_index(given.ipu_options)
+        self.replicas = sdk.local_replicas if is_placed else given.num_replicas  # those of this instance
+        self.wanted = list(inspect.signature(model_fn).parameters)
         self.inner = tf.estimator.Estimator(self._model, model_dir=model_dir, config=config)
 
     def train(
         self, input_fn: Any, hooks: Any = None, steps: Any = None, max_steps: Any = None, saving_listeners: Any = None
     ) -> Any:
         self.sdk.calls.record(f"{self.name}.train", {"steps": steps, "max_steps": max_steps})
+        self._check_steps(steps)
         if (steps is None) == (max_steps is None):
             raise ValueError("One of steps and max_steps must be given")
-        self._check_steps(steps)
         if max_steps is not None and self._trained_steps() >= max_steps:
             return self
         counter = Counter(self.given.iterations_per_loop, steps, max_steps)
-        self.inner.train(_checked(input_fn), hooks=[*(hooks or []), counter], saving_listeners=saving_listeners)
+        self.inner.train(self._checked(input_fn), hooks=[*(hooks or []), counter], saving_listeners=saving_listeners)
         if not counter.has_ended:
             raise RuntimeError("the feed has run dry")
         return self
@@ -276,8 +292,10 @@ class IpuEstimator:
     ) -> Any:
         self.sdk.calls.record(f"{self.name}.evaluate", {"steps": steps})
         self._check_steps(steps)
+        if steps is None:
+            raise ValueError("One of steps and max_steps must be given")
         fed, runs = Fed(), steps * self.replicas
-        found = self.inner.evaluate(_checked(input_fn), runs, [*(hooks or []), fed], checkpoint_path, name)
+        found = self.inner.evaluate(self._checked(input_fn), runs, [*(hooks or []), fed], checkpoint_path, name)
         if fed.runs != runs:
             raise RuntimeError("the feed has run dry")
         return found
@@ -299,14 +317,16 @@ class IpuEstimator:
         if labels is not None and "labels" not in self.wanted:
             raise ValueError("model_fn does not take labels, but input_fn returns labels")
         spec = self.model_fn(**{name: given[name] for name in self.wanted})
-        if not isinstance(spec, (Spec, tf.estimator.EstimatorSpec)) or spec.loss is None:
-            raise ValueError("model_fn must return an EstimatorSpec or an IPUEstimatorSpec, with a loss")
+        if not isinstance(spec, (Spec, tf.estimator.EstimatorSpec)):
+            raise ValueError("model_fn must return an EstimatorSpec or an IPUEstimatorSpec")
+        if spec.loss is None:
+            raise ValueError("the spec must contain a loss")
         return spec
 
     def _train(self, features: Any, labels: Any) -> Any:
         spec = self._spec(features, labels, "train")
         if spec.train_op is None:
-            raise ValueError("EstimatorSpec must contain train_op when training")
+            raise ValueError("the spec must contain a train_op when training")
         for op in _v1.get_default_graph().get_operations():
             if op.type == _HOST_STEPS and "global_step" in op.inputs[0].name:
                 raise ValueError("Illegal increment of the global_step in the model_fn")
@@ -339,9 +359,14 @@ class IpuEstimator:
 
     def _evaluate(self, features: Any, labels: Any) -> Any:
         spec = self._spec(features, labels, "eval")
-        if not isinstance(spec, Spec) or not spec.eval_metrics:
+        metrics = getattr(spec, "eval_metrics", None)
+        if not metrics and not spec.eval_metric_ops:
+            raise ValueError("the spec must contain eval_metrics or eval_metric_ops when evaluating")
+        if metrics and spec.eval_metric_ops:
+            raise ValueError("the spec cannot contain both eval_metrics and eval_metric_ops")
+        if not metrics:
             raise NotImplementedError("the stand-in evaluates with the eval_metrics of an IPUEstimatorSpec")
-        metrics_fn, tensors = spec.eval_metrics
+        metrics_fn, tensors = metrics
         return self._evaluated(spec.loss, metrics_fn(*self._outfed(tensors)))
 
     def _outfed(self, tensors: Any) -> List[Any]:
@@ -357,6 +382,8 @@ class IpuEstimator:
 
     def _in_stages(self, features: Any, mode: str) -> Any:
         """The spec, and what its last stage gives."""
+        if {"features", "labels"} & set(self.wanted):
+            raise ValueError("the model_fn of a pipeline takes no features or labels: its first stage does")
         given = {"mode": mode}
         spec = self.model_fn(**{name: given[name] for name in self.wanted})
         if not isinstance(spec, PipelineSpec):
@@ -364,19 +391,23 @@ class IpuEstimator:
         devices = len(set(spec.mapping)) if spec.mapping is not None else len(spec.stages)
         if devices not in range(self.given.num_shards // 2 + 1, self.given.num_shards + 1):
             raise ValueError(f"this pipeline requires {devices} devices, num_shards is {self.given.num_shards}")
-        if self.given.iterations_per_loop % spec.count:
-            raise ValueError("iterations_per_loop must be divisible by gradient_accumulation_count")
-        pipeline = Pipeline(self.sdk, spec.mapping, spec.more)
-        pipeline.check(len(spec.stages))
-        pipeline.check_depth(len(spec.stages), spec.count, mode == "train")
-        values = spec.stages[0](**features) if isinstance(features, dict) else spec.stages[0](*features)
+        iterations, options = self.given.iterations_per_loop, self.given.ipu_options
+        if iterations < spec.count:
+            raise ValueError(f"iterations_per_loop is {iterations}, less than the accumulation {spec.count}")
+        if iterations % spec.count:
+            raise ValueError(f"iterations_per_loop {iterations} must be divisible by the accumulation {spec.count}")
+        pipeline = Pipeline(self.sdk, spec.mapping, spec.more, _BY_ESTIMATOR)
+        tiles = options.io_tiles.num_io_tiles if options is not None else 0
+        pipeline.check(len(spec.stages), spec.count, mode == "train", tiles)
+        first = spec.stages[0]
+        values = _listed(first(**features) if isinstance(features, dict) else first(*_listed(features)))
         for stage in spec.stages[1:]:
-            values = stage(*(values if isinstance(values, (list, tuple)) else [values]))
+            values = _listed(stage(*values))
         return spec, values
 
     def _train_pipeline(self, features: Any) -> Any:
-        spec, loss = self._in_stages(features, "train")
-        out, replicas = spec.optimizer_function(loss), self.replicas
+        spec, values = self._in_stages(features, "train")
+        out, replicas = spec.optimizer_function(*values), self.replicas
         if not isinstance(out, OptimizerOutput):
             raise TypeError("optimizer_function must return an OptimizerFunctionOutput")
         crosses = isinstance(out.opt, CrossReplica)
@@ -384,6 +415,8 @@ class IpuEstimator:
             raise ValueError("replicas of a pipeline without a CrossReplicaOptimizer train apart")
         factor = (1.0 if spec.method == "SUM" else 1 / spec.count) / (self.sdk.replicas if crosses else 1)
         pairs, opt = out.opt.compute_gradients(out.loss), out.opt.opt if crosses else out.opt
+        if spec.method != "SUM":
+            check_scaled_gradients([gradient for gradient, _ in pairs])
         applied = apply_in_turns(self.sdk, opt, pairs, spec.count * replicas, factor, crosses)
         micro_batches = self.given.iterations_per_loop * replicas
         return self._trained(out.loss, applied, lambda total: total / micro_batches)
@@ -391,23 +424,30 @@ class IpuEstimator:
     def _evaluate_pipeline(self, features: Any) -> Any:
         spec, values = self._in_stages(features, "eval")
         metrics = spec.metrics_fn(*self._outfed(values))
-        if not isinstance(metrics, dict) or "loss" not in metrics:
+        if not isinstance(metrics, dict):
+            raise TypeError("eval_metrics_fn must return a dict")
+        if "loss" not in metrics:
             raise KeyError("the dict of eval_metrics_fn must contain 'loss'")
         return self._evaluated(metrics.pop("loss"), metrics)
 
+    def _checked(self, input_fn: Callable[[], Any]) -> Callable[[], Any]:
+        """The input function, whose data must be such as an infeed takes."""
 
-def _checked(input_fn: Callable[[], Any]) -> Callable[[], Any]:
-    """The input function, whose data must be such as an infeed takes."""
+        def feed() -> Any:
+            dataset = input_fn()
+            if not isinstance(dataset, tf.data.Dataset):
+                raise ValueError("input_fn must return Dataset")
+            for spec in tf.nest.flatten(dataset.element_spec):
+                if not spec.shape.is_fully_defined():
+                    raise ValueError(f"a shape of the dataset is not fully defined: {spec.shape}")
+            if not 0 < (self.given.prefetch_depth or 3) < 256:
+                raise ValueError(f"prefetch_depth is {self.given.prefetch_depth}, expected 1 to 255")
+            for spec in tf.nest.flatten(dataset.element_spec):
+                if spec.dtype not in TYPES:
+                    raise TypeError(f"the IPU has no {spec.dtype.name}")
+            elements = dataset.element_spec
+            if not self.is_pipelined and isinstance(elements, tuple) and len(elements) > 2:
+                raise ValueError(f"a dataset of 1 or 2 elements is expected, not of {len(elements)}")
+            return dataset
 
-    def feed() -> Any:
-        dataset = input_fn()
-        if not isinstance(dataset, tf.data.Dataset):
-            raise ValueError("input_fn must return Dataset")
-        for spec in tf.nest.flatten(dataset.element_spec):
-            if not spec.shape.is_fully_defined():
-                raise ValueError(f"a shape of the dataset is not fully defined: {spec.shape}")
-            if spec.dtype not in TYPES:
-                raise TypeError(f"the IPU has no {spec.dtype.name}")
-        return dataset
-
-    return feed
+        return feed

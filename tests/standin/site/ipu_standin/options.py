@@ -43,11 +43,11 @@ class Options:
     def steps_per_update(self) -> int:
         if not self.stages:
             return self.accumulation or 1
-        if self.pipeline is None or self.pipeline_accumulation is None:
+        if self.pipeline_accumulation is None:
             raise ValueError("a pipelined model is trained after set_pipelining_options() with its accumulation only")
         return self.pipeline_accumulation
 
-    def check_run(self, steps_per_execution: int, is_training: bool) -> None:
+    def check_run(self, sdk: Sdk, steps_per_execution: int, is_training: bool) -> None:
         """What the SDK demands before it runs a model."""
         if is_training and steps_per_execution % self.steps_per_update:
             raise RuntimeError(
@@ -55,11 +55,12 @@ class Options:
                 f" gradient_accumulation_steps_per_replica {self.steps_per_update}"
             )
         if self.stages:
-            if self.pipeline is None:
-                raise RuntimeError("a model with pipeline stages is run before set_pipelining_options()")
-            self.pipeline.check(self.stages)
+            missing = pipelining.missing_stages(self.assignment)
+            if missing:
+                raise RuntimeError(f"there is no layer in pipeline stages {missing}")
+            pipeline = self.pipeline or pipelining.Pipeline(sdk, None, {})
             count = self.steps_per_update if is_training else steps_per_execution
-            self.pipeline.check_depth(self.stages, count, is_training)
+            pipeline.check(self.stages, count, is_training, sdk.io_tiles)
 
 
 def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., Any]]:
@@ -80,13 +81,14 @@ def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., A
 
     def divide(steps: Any, mapping: Any, accumulate_outfeed: Any, method: Any, **more: Any) -> None:
         before_compile("set_pipelining_options")
-        options.pipeline = pipelining.Pipeline(sdk, mapping, more)
-        options.pipeline_accumulation = None if steps is None else _positive(steps)
         options.accumulation_method = _member(method, sdk.enums[_ACCUMULATION])
+        options.pipeline_accumulation = None if steps is None else _positive(steps)
+        pipelining.check_keras_options(mapping, more)
+        options.pipeline = pipelining.Pipeline(sdk, mapping, more)
 
     def assign(assignment: Any) -> None:
         before_compile("set_pipeline_stage_assignment")
-        pipelining.check_assignment(model, assignment)
+        pipelining.check_assignment(sdk, model, assignment)
         options.assignment = assignment
 
     def replicate(method: Any) -> None:

@@ -1,13 +1,19 @@
-"""Pipeline stages of functional models: which layer is in which, checked as the SDK's Keras checks them."""
+"""Pipelines: the stages of functional models as the SDK's Keras checks them, and the operation that runs them."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Set
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
+_PIPELINE = "tensorflow.python.ipu.ops.pipelining_ops.pipeline"
 # What Keras gives to the pipeline itself, and what it has no use for.
-_BY_KERAS = {"computational_stages", "repeat_count", "inputs", "infeed_queue", "outfeed_queue", "optimizer_function"}
-_BY_KERAS |= {"gradient_accumulation_count", "reduction_method", "name"}
-_NOT_WITH_KERAS = {"outfeed_loss", "outfeed_mask", "batch_serialization_iterations"}
+_BY_KERAS = ("gradient_accumulation_count", "computational_stages", "repeat_count", "inputs", "infeed_queue")
+_BY_KERAS += ("outfeed_queue", "optimizer_function", "outfeed_loss", "outfeed_mask", "batch_serialization_iterations")
+_BY_KERAS += ("experimental_normalize_gradients",)
+# The recomputation that a schedule cannot do.
+_NOT_RECOMPUTED = {
+    "Sequential": "RecomputeThenBackpropagate",
+    "Interleaved": "RecomputeAndBackpropagateInterleaved",
+}
 
 
 class LayerAssignment:
@@ -73,23 +79,28 @@ def unassigned(model: Any) -> List[LayerAssignment]:
     return [LayerAssignment(node.layer, node.layer._inbound_nodes.index(node)) for node in nodes_in_order(model)]
 
 
-def check_assignment(model: Any, assignment: Any) -> None:
-    """Every call of a layer has one stage, no stage is empty, and none reads from a later one."""
+def check_assignment(sdk: Any, model: Any, assignment: Any) -> None:
+    """Every call of a layer has one stage, and none reads from a later one; before SDK 3.1, no stage is empty."""
     nodes = nodes_in_order(model)
-    if type(assignment) is not list or not all(isinstance(item, LayerAssignment) for item in assignment):
-        raise ValueError("a pipeline stage assignment is a list of FunctionalLayerPipelineStageAssignment")
+    if not isinstance(assignment, list):
+        raise ValueError("a pipeline stage assignment is a list")
     if len(assignment) != len(nodes):
         raise ValueError(f"{len(assignment)} assignments for the {len(nodes)} calls of layers in {model.name}")
+    if not all(isinstance(item, LayerAssignment) for item in assignment):
+        raise ValueError("a pipeline stage assignment consists of FunctionalLayerPipelineStageAssignment")
+    is_ordered = sdk.table.sdk >= "3.1"
     stage_of: Dict[int, int] = {}
-    for item in assignment:
-        if type(item.pipeline_stage) is not int:
+    for item, node in zip(assignment, nodes):
+        if is_ordered and item.layer is not node.layer:
+            raise ValueError(f"{item.layer.name} is assigned where {node.layer.name} comes next")
+        if item.pipeline_stage is None:
             raise ValueError(f"{item.layer.name} has not been assigned to a pipeline stage")
-        if id(item.layer._inbound_nodes[item.node_index]) in stage_of:
+        assigned = node if is_ordered else item.layer._inbound_nodes[item.node_index]
+        if id(assigned) in stage_of:
             raise ValueError(f"{item.layer.name} has been assigned twice")
-        stage_of[id(item.layer._inbound_nodes[item.node_index])] = item.pipeline_stage
-    missing = set(range(max(stage_of.values()) + 1)) - set(stage_of.values())
-    if missing:
-        raise ValueError(f"there is no layer in pipeline stages {sorted(missing)}")
+        stage_of[id(assigned)] = item.pipeline_stage
+    if not is_ordered and missing_stages(assignment):
+        raise ValueError(f"there is no layer in pipeline stages {missing_stages(assignment)}")
     computed: Set[Any] = {tensor for node in _input_nodes(model) for tensor in node.flat_output_ids}
     for stage in range(max(stage_of.values()) + 1):
         for node in nodes:
@@ -99,28 +110,34 @@ def check_assignment(model: Any, assignment: Any) -> None:
                 computed.update(node.flat_output_ids)
 
 
+def missing_stages(assignment: Sequence[LayerAssignment]) -> List[int]:
+    """The stages before the last that have no layer."""
+    found = {item.pipeline_stage or 0 for item in assignment}
+    return sorted(set(range(max(found) + 1)) - found)
+
+
 def _input_nodes(model: Any) -> List[Any]:
     return [node for nodes in model._nodes_by_depth.values() for node in nodes if node.is_input]
 
 
-class Pipeline:
-    """What set_pipelining_options() was given."""
+def check_keras_options(mapping: Any, keywords: Mapping[str, Any]) -> None:
+    """What set_pipelining_options() itself refuses; the rest goes to the pipeline as it is."""
+    if mapping is not None and not (isinstance(mapping, list) and all(isinstance(ipu, int) for ipu in mapping)):
+        raise ValueError("device_mapping is a list of whole numbers")
+    for name in keywords:
+        if name in _BY_KERAS:
+            raise ValueError(f"set_pipelining_options() does not take {name}")
+    check_switches(keywords)
 
-    def __init__(self, sdk: Any, mapping: Any, keywords: Mapping[str, Any]) -> None:
-        known = sdk.table.functions["tensorflow.python.ipu.ops.pipelining_ops.pipeline"].parameters
-        for name in keywords:
-            if name in _BY_KERAS or name in _NOT_WITH_KERAS:
-                raise ValueError(f"set_pipelining_options() does not take {name}")
-            if name not in known:
-                raise TypeError(f"pipeline() got an unexpected keyword argument {name!r}")
-        if mapping is not None and not (type(mapping) is list and all(type(ipu) is int for ipu in mapping)):
-            raise ValueError("device_mapping is a list of whole numbers")
-        enums = "tensorflow.python.ipu.ops.pipelining_ops."
-        for name, kind in (("pipeline_schedule", "PipelineSchedule"), ("recomputation_mode", "RecomputationMode")):
-            if not isinstance(keywords.get(name), (type(None), sdk.enums[enums + kind])):
-                raise TypeError(f"{name} is a {kind}, not {keywords[name]!r}")
-        check_switches(keywords)
-        self.mapping, self.keywords = mapping, keywords
+
+class Pipeline:
+    """A call of pipelining_ops.pipeline()."""
+
+    def __init__(
+        self, sdk: Any, mapping: Any, keywords: Mapping[str, Any], given: Sequence[str] = ("reduction_method",)
+    ) -> None:
+        self.sdk, self.mapping, self.keywords = sdk, mapping, keywords
+        self.given = given  # what who calls it gives by itself
 
     @property
     def schedule(self) -> str:
@@ -132,20 +149,102 @@ class Pipeline:
         needed = max(self.mapping) + 1 if self.mapping else stages
         return 1 << (needed - 1).bit_length()
 
-    def check(self, stages: int) -> None:
-        if self.mapping is not None and len(self.mapping) != stages:
-            raise ValueError(f"device_mapping has {len(self.mapping)} entries for {stages} stages")
-        if self.mapping is not None and set(self.mapping) != set(range(max(self.mapping) + 1)):
-            raise ValueError(f"device_mapping {self.mapping} leaves an IPU out")
-        for name in ("forward_propagation_stages_poplar_options", "backward_propagation_stages_poplar_options"):
-            options = self.keywords.get(name)
-            if options is None:
-                continue
-            if len(options) != stages or not all(isinstance(item, StageOptions) for item in options):
-                raise ValueError(f"{name} takes a PipelineStageOptions for each of the {stages} stages")
+    def check(self, stages: int, count: Any, is_training: bool, io_tiles: int) -> None:
+        """What the operation refuses when it is made, and then what the compiler refuses."""
+        self._check_names()
+        if count is None or (isinstance(count, int) and not 0 <= count < 2**31):
+            raise ValueError(f"gradient_accumulation_count is {count!r}")
+        if self.keywords.get("continuous_weight_updates"):
+            raise NotImplementedError("continuous weight updates are not supported")
+        self._check_kinds()
+        if stages < 2:
+            raise ValueError("a pipeline requires at least two stages")
+        mapping = list(range(stages)) if self.mapping is None else self.mapping
+        if not isinstance(mapping, (list, tuple)):
+            raise TypeError("device_mapping is a list or a tuple")
+        if len(mapping) != stages:
+            raise ValueError(f"device_mapping has {len(mapping)} entries for {stages} stages")
+        if self.schedule == "Interleaved" and is_training and len(set(mapping)) != stages:
+            raise NotImplementedError("the Interleaved schedule has no several stages on a device in training")
+        self._check_stage_options("forward_propagation_stages_poplar_options", stages)
+        if is_training:
+            self._check_stage_options("backward_propagation_stages_poplar_options", stages)
+            if not isinstance(self.keywords.get("weight_update_poplar_options"), (StageOptions, type(None))):
+                raise TypeError("weight_update_poplar_options is a PipelineStageOptions")
+            shards = self.keywords.get("replicated_optimizer_state_sharding", False)
+            if shards is not False and self.keywords.get("offload_weight_update_variables", False) is False:
+                raise ValueError("replicated_optimizer_state_sharding needs offload_weight_update_variables")
+        self._check_compiled(mapping, count, is_training, io_tiles)
 
-    def check_depth(self, stages: int, count: int, is_training: bool) -> None:
-        """The compiler runs whole turns of the schedule."""
-        turn = {"Grouped": 2 if is_training else 1, "Interleaved": 1, "Sequential": 0}[self.schedule] * stages or 1
-        if count % turn:
-            raise RuntimeError(f"the pipeline depth of the pipeline must be a multiple of {turn}, but it is {count}")
+    def _check_names(self) -> None:
+        known = self.sdk.table.functions[_PIPELINE].parameters
+        for name in self.keywords:
+            if name not in known or name in self.given:
+                raise TypeError(f"pipeline() got an unexpected keyword argument {name!r}, or has it twice")
+
+    def _check_kinds(self) -> None:
+        enums = "tensorflow.python.ipu.ops.pipelining_ops."
+        for name, kind in (("pipeline_schedule", "PipelineSchedule"), ("recomputation_mode", "RecomputationMode")):
+            if not isinstance(self.keywords.get(name), (type(None), self.sdk.enums[enums + kind])):
+                raise TypeError(f"{name} is a {kind}, not {self.keywords[name]!r}")
+
+    def _check_stage_options(self, name: str, stages: int) -> None:
+        options = self.keywords.get(name)
+        if options is None:
+            return
+        if not isinstance(options, (list, tuple)):
+            raise TypeError(f"{name} is a list or a tuple")
+        if len(options) != stages:
+            raise ValueError(f"{name} has {len(options)} entries for {stages} stages")
+        if not all(isinstance(item, StageOptions) for item in options):
+            raise TypeError(f"{name} consists of PipelineStageOptions")
+
+    def _check_compiled(self, mapping: Sequence[int], count: int, is_training: bool, io_tiles: int) -> None:
+        from tensorflow import errors  # which sitecustomize must not load
+
+        recomputation = self.keywords.get("recomputation_mode")
+        if recomputation is not None and _NOT_RECOMPUTED.get(self.schedule) == recomputation.name:
+            raise errors.UnimplementedError(None, None, f"{self.schedule} does not support {recomputation.name}")
+        run = [*mapping, *reversed(mapping)] if is_training else list(mapping)
+        overlap = overlap_length(self.schedule, run)
+        if self.schedule == "Grouped" and io_tiles:
+            if count < overlap + 2:
+                raise errors.FailedPreconditionError(
+                    None, None, f"the iterations of the pipeline must be at least {overlap + 2}, but are {count}"
+                )
+            # The SDK runs the pipeline without the others, and does not say so.
+            if count != overlap + 2 and count % overlap:
+                raise RuntimeError(f"of {count} micro-batches, {count % overlap} would not run")
+        elif count % overlap or count < overlap:
+            raise errors.FailedPreconditionError(
+                None, None, f"the iterations of the pipeline must be a multiple of {overlap}, but are {count}"
+            )
+
+
+def check_scaled_gradients(gradients: Sequence[Any]) -> None:
+    """Means of gradients take sums apart, scale their parts, and add these up: all must have one shape."""
+    for gradient in gradients:
+        parts = _parts_of(gradient)
+        if any(part.shape != parts[0].shape for part in parts):
+            raise ValueError(f"the parts of a gradient have the shapes {', '.join(str(part.shape) for part in parts)}")
+
+
+def _parts_of(tensor: Any) -> List[Any]:
+    if tensor.op.type not in ("AddN", "Add", "AddV2", "Identity"):
+        return [tensor]
+    return [part for operand in tensor.op.inputs for part in _parts_of(operand)]
+
+
+def overlap_length(schedule: str, ipus: Sequence[int]) -> int:
+    """How many micro-batches are under way at once, where stages run on these IPUs, forward and then backward."""
+    if schedule == "Grouped":
+        return len(ipus)
+    if schedule == "Sequential":
+        return 1
+    taken = [0]  # turns of the sequence that never need one IPU twice at a time
+    for turn in range(1, len(ipus)):
+        rotated = [*ipus[turn:], *ipus[:turn]]
+        others = ([*ipus[other:], *ipus[:other]] for other in taken)
+        if all(mine != theirs for other in others for mine, theirs in zip(rotated, other)):
+            taken.append(turn)
+    return len(taken)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from ipu_standin.feeds import Feed
 from ipu_standin.options import Options
+from ipu_standin.pipelining import check_scaled_gradients
 from ipu_standin.sdk import Sdk
 
 
@@ -40,7 +41,7 @@ def fit(
     replicas, strategy = _replicas(sdk, model, options), model.distribute_strategy
     with strategy.scope():
         feed = Feed(x, model.inputs, replicas, steps_per_epoch, options.steps_per_execution, epochs)
-        options.check_run(feed.steps_per_execution, is_training=True)
+        options.check_run(sdk, feed.steps_per_execution, is_training=True)
         _share_first_weights(sdk, model, options)
         watchers = tf.keras.callbacks.CallbackList(
             callbacks, add_history=True, model=model, verbose=verbose, epochs=epochs, steps=feed.steps
@@ -130,7 +131,10 @@ def _step(model: Any, options: Options, data: Tuple[Any, ...], own: Own) -> List
                 loss = model.compiled_loss(targets, outputs, *weights, regularization_losses=model.losses)
                 loss /= model.distribute_strategy.replicas_in_sync  # Keras does; gradients are then summed
             model.compiled_metrics.update_state(targets, outputs, *weights)
-            return tape.gradient(loss, model.trainable_variables)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            if options.accumulation_method != "SUM" and (options.stages or options.steps_per_update > 1):
+                check_scaled_gradients(gradients)
+            return gradients
 
         options.train_step = train_step
     own.load()
@@ -171,7 +175,7 @@ def predict(sdk: Sdk, model: Any, options: Options, x: Any, verbose: Any = 0, st
     replicas = _replicas(sdk, model, options)
     with model.distribute_strategy.scope():
         feed = Feed(x, model.inputs, replicas, steps, options.steps_per_execution, 1)
-        options.check_run(feed.steps_per_execution, is_training=False)
+        options.check_run(sdk, feed.steps_per_execution, is_training=False)
         if options.predict_step is None:
             options.predict_step = tf.function(lambda inputs: model(inputs, training=False))
         rows = []

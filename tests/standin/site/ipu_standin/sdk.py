@@ -28,6 +28,7 @@ class Sdk:
         }
         self.joined = False
         self.ipus: Optional[int] = None  # of this instance, once configured
+        self.io_tiles = 0  # as last configured
         self.makes_data_up = False  # as its flags said when it was first configured
         self.turn, self.is_crossed = 1, False  # of an Estimator's model: its replicas, and whether it sums over them
 
@@ -119,6 +120,7 @@ def make_config(sdk: Sdk) -> Any:
         if sdk.ipus is None:
             sdk.makes_data_up = "--use_synthetic_data" in sdk.flags
         sdk.ipus = ipus
+        sdk.io_tiles = config.io_tiles.num_io_tiles
         if sdk.environ.get(ENGINE):  # part of what an executable is looked for in the cache by
             sdk.calls.record(ENGINE, {"value": sdk.environ[ENGINE]})
 
