@@ -21,7 +21,7 @@ from ipulaunch.workers.backends.ipu_device import IpuDevice
 from ipulaunch.workers.backends.ipu_environment import engine_options, flags
 from ipulaunch.workers.backends.ipu_feeds import as_fed
 from ipulaunch.workers.backends.ipu_hosts import OverHosts
-from ipulaunch.workers.backends.ipu_measures import MeanOf, MeanOverInstances, loss_of
+from ipulaunch.workers.backends.ipu_measures import MeanOf, WithoutLossScale, loss_of
 from ipulaunch.workers.backends.ipu_model import accumulate, divide, for_ipus, in_32_bits, stage_numbers
 from ipulaunch.workers.backends.ipu_sdk import load_sdk
 from ipulaunch.workers.backends.ipu_statistics import adapt, learnt_statistics, shares_of
@@ -29,11 +29,7 @@ from ipulaunch.workers.backends.ipu_validation import as_inputs, make_validator,
 from ipulaunch.workers.collective import Alone
 from ipulaunch.workers.loss_scaling import LossScaling
 from ipulaunch.workers.measures import Measure
-
-_ONE_REPLICA = (
-    "training losses and metrics are those of one of the {} replicas of each instance: SDKs before 3.1 log no others;"
-    " weights and validation are those of all"
-)
+from ipulaunch.workers.variables import read_variable
 
 
 class IpuBackend(Backend["IpuTraining"]):
@@ -83,13 +79,7 @@ class IpuBackend(Backend["IpuTraining"]):
         else:
             accumulate(model, self.settings, self.batch, self.sdk)
         self._set_feeds(model)
-        warnings: List[str] = []
-        if self.place.local_replicas > 1:
-            if hasattr(model, "set_replication_options"):
-                model.set_replication_options(replicated_metric_reduction_method="MEAN")
-            else:  # before SDK 3.1 fit() logs what the last replica of the instance measured
-                warnings.append(_ONE_REPLICA.format(self.place.local_replicas))
-        training = IpuTraining(self, model, stages, optimizer, measures, warnings)
+        training = IpuTraining(self, model, stages, optimizer, measures)
         training.compile(events.updates_per_call * self.steps_per_update)
         return training
 
@@ -132,7 +122,7 @@ class IpuBackend(Backend["IpuTraining"]):
 
 
 class IpuTraining:
-    """A model whose fit() counts the steps of one replica and logs the mean over all instances."""
+    """A model whose fit() counts the steps of one replica. PopDist's metrics are those of all replicas already."""
 
     def __init__(
         self,
@@ -141,14 +131,13 @@ class IpuTraining:
         stages: Dict[str, int],
         optimizer: Any,
         measures: Sequence[Measure],
-        warnings: Sequence[str],
     ) -> None:
         self.backend, self.model, self.stages = backend, model, stages
-        self.optimizer, self.measures, self.warnings = optimizer, measures, warnings
+        self.optimizer, self.measures = optimizer, measures
         # Keras divides the loss by the replicas; as in the published application, none of the scale is lost by that.
         asked = backend.settings.optimizer.loss_scaling
         self.scaling = LossScaling(asked * backend.batch.replicas if asked != 1 else 1.0)
-        self.loss_scale = float(self.scaling.scale)
+        self.loss_scale = float(read_variable(self.scaling.scale))
         adapt(optimizer, self.scaling, shares_of(model, backend.batch.replicas))
         self.more: List[Any] = self.scaling.variables
         self.validator: Any = None
@@ -172,7 +161,7 @@ class IpuTraining:
         """Make so many steps of a replica an epoch. The feed has no trace: that is refused where it is asked for."""
         place = self.backend.place
         self.backend.device.round_as(self.backend.device.training_rounding)
-        self.backend.device.begin_after(int(self.optimizer.iterations))
+        self.backend.device.begin_after(int(read_variable(self.optimizer.iterations)))
         if steps_per_epoch != self.steps_per_execution:  # resumed inside a call, or with other events than prepared for
             self.compile(steps_per_epoch)
         self.model.fit(
@@ -180,7 +169,7 @@ class IpuTraining:
             epochs=epochs,
             # The SDK's fit() counts micro-batches of the stream here, and divides by the replicas of this instance.
             steps_per_epoch=steps_per_epoch * place.local_replicas,
-            callbacks=[MeanOverInstances(self.backend.collective, place.instances, self.loss_scale), *callbacks],
+            callbacks=[WithoutLossScale(self.loss_scale), *callbacks],
             verbose=0,
         )
 

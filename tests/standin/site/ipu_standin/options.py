@@ -24,7 +24,6 @@ class Options:
         self.assignment: List[pipelining.LayerAssignment] = []
         self.pipeline: Optional[pipelining.Pipeline] = None
         self.pipeline_accumulation: Optional[int] = None
-        self.has_first_weights = False
         self.train_step: Any = None
         self.predict_step: Any = None
 

@@ -29,6 +29,7 @@ class Sdk:
         self.joined = False
         self.ipus: Optional[int] = None  # of this instance, once configured
         self.makes_data_up = False  # as its flags said when it was first configured
+        self.rounding, self.is_prng_stable = "OFF", False  # as last configured
         self.turn, self.is_crossed = 1, False  # of an Estimator's model: its replicas, and whether it sums over them
 
     def _count(self, name: str, default: int) -> int:
@@ -119,6 +120,8 @@ def make_config(sdk: Sdk) -> Any:
         if sdk.ipus is None:
             sdk.makes_data_up = "--use_synthetic_data" in sdk.flags
         sdk.ipus = ipus
+        sdk.rounding = config.floating_point_behaviour.esr.name
+        sdk.is_prng_stable = config.experimental.enable_prng_stability
         if sdk.environ.get(ENGINE):  # part of what an executable is looked for in the cache by
             sdk.calls.record(ENGINE, {"value": sdk.environ[ENGINE]})
 
