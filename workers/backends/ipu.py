@@ -44,7 +44,7 @@ class IpuBackend(Backend["IpuTraining"]):
         # A process that poprun did not start takes the IPUs that its model needs.
         is_placed = self.sdk.popdist.isPopdistEnvSet()
         refuse(settings, batch, place.ipus_per_replica if is_placed else ipus_needed(settings.pipeline))
-        self.device = IpuDevice(self.sdk, settings, place, is_placed)
+        self.device = IpuDevice(self.sdk, settings, place, is_placed, network_of(settings).drops_units)
         super().__init__(settings, batch, place, OverHosts(self.sdk.sum, place) if place.instances > 1 else Alone())
 
     def report_to(self, directory: Path) -> None:

@@ -35,7 +35,9 @@ class MeanOf(tf.keras.metrics.Mean):  # type: ignore[misc]
 
     def update_state(self, targets: Any, outputs: Any, sample_weight: Any = None) -> Any:
         values = self.measure.of(_as_made(targets), outputs)
-        return super().update_state(values if sample_weight is None else values * tf.reshape(sample_weight, [-1]))
+        if sample_weight is not None:  # in the type of the outputs, and of any type 0 and 1 are exact
+            values *= tf.cast(tf.reshape(sample_weight, [-1]), values.dtype)
+        return super().update_state(values)
 
 
 class WithoutLossScale(tf.keras.callbacks.Callback):  # type: ignore[misc]

@@ -74,7 +74,7 @@ def configured(workers: str) -> List[Any]:
 
 ATTACHED = [
     ("IPUConfig.configure_ipu_system", {}),
-    ("tensorflow.python.ipu.utils.reset_ipu_seed", {"seed": 0, "experimental_identical_replicas": False}),
+    ("tensorflow.python.ipu.utils.reset_ipu_seed", {"seed": 0, "experimental_identical_replicas": True}),
 ]
 
 

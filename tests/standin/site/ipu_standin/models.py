@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 import tensorflow as tf
 
+from ipu_standin import numbers
 from ipu_standin.options import Options, setters
 from ipu_standin.running import fit, predict
 from ipu_standin.sdk import Sdk
@@ -20,6 +21,7 @@ _options: weakref.WeakKeyDictionary[Any, Options] = weakref.WeakKeyDictionary()
 
 
 def install(sdk: Sdk) -> None:
+    numbers.install()
     for name, act in (("compile", _compile), ("fit", fit), ("evaluate", None), ("predict", predict)):
         setattr(tf.keras.Model, name, _patched(sdk, name, act))
     for name, signature in sdk.table.model_methods.items():
@@ -27,6 +29,7 @@ def install(sdk: Sdk) -> None:
 
 
 def uninstall() -> None:
+    numbers.uninstall()
     for name, original in _KERAS.items():
         setattr(tf.keras.Model, name, original)
     for name, value in list(vars(tf.keras.Model).items()):
