@@ -6,6 +6,7 @@ from typing import Any, Iterator, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
+STOCK_ITER = tf.data.Dataset.__iter__
 TYPES = {tf.int32, tf.int64, tf.float16, tf.float32, tf.bool, tf.int8, tf.uint8}
 
 
@@ -54,7 +55,7 @@ class Feed:
         for dtype in [spec.dtype for spec in tf.nest.flatten(self.dataset.element_spec)] + [t.dtype for t in self.inputs]:
             if dtype not in TYPES:
                 raise TypeError(f"the IPU has no {dtype.name}")
-        self.iterator = iter(self.dataset)
+        self.iterator = STOCK_ITER(self.dataset)
 
     def next(self) -> Tuple[Any, ...]:
         try:

@@ -121,6 +121,8 @@ def check_depth(name: str, depth: Any) -> None:
     """The depth of a feed, where one is given."""
     if depth is not None and (type(depth) is not int or depth < 1):
         raise ValueError(f"{name} is {depth!r}, expected a positive whole number")
+    if depth is not None and depth > 255 and name == "prefetch_depth":
+        raise ValueError(f"{name} is {depth}, and an infeed takes less than 256")
 
 
 def _positive(steps: Any) -> int:
