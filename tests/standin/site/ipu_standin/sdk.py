@@ -79,6 +79,7 @@ class Sdk:
 
     def sum_over_instances(self, values: Any) -> Any:
         """The sum of an array over all instances: what GCL does between IPUs, and MPI between hosts."""
+        values = np.array(values)  # MPI takes no scalars
         if self.instances == 1:
             return values
         from mpi4py import MPI
