@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+import tensorflow.compat.v2 as keras_tf
 
-_NN = tf.compat.v1.nn
+_PLACES = (tf.compat.v1.nn, keras_tf.compat.v1.nn)  # ours, and where Keras looks
 _BATCH_NORM = tf.keras.layers.BatchNormalization
-_STOCK = _NN.fused_batch_norm
+_STOCK = tf.compat.v1.nn.fused_batch_norm
 _KINDS = (tf.float16, tf.float32)
 
 
 def install() -> None:
-    _NN.fused_batch_norm = _fused_batch_norm
+    for place in _PLACES:
+        place.fused_batch_norm = _fused_batch_norm
     _BATCH_NORM._param_dtype = property(lambda layer: tf.as_dtype(layer.dtype or tf.float32))  # half stays half
 
 
 def uninstall() -> None:
-    _NN.fused_batch_norm = _STOCK
+    for place in _PLACES:
+        place.fused_batch_norm = _STOCK
     del _BATCH_NORM._param_dtype
 
 
