@@ -69,9 +69,7 @@ class Device:
     )  # fmt: skip
     fused_preprocessing: bool = setting(False, "the SDK's fused image normalisation", ipu_only=True)
     io_tiles: Optional[int] = setting(None, "tiles kept for input and output", at_least=0, ipu_only=True)
-    prefetch_depth: Optional[int] = setting(
-        None, "micro-batches sent ahead of their use", at_least=1, at_most=255, ipu_only=True
-    )
+    prefetch_depth: Optional[int] = setting(None, "micro-batches sent ahead of their use", at_least=1, ipu_only=True)
     outfeed_depth: Optional[int] = setting(
         None, "results of micro-batches kept until the host takes them", at_least=1, ipu_only=True
     )

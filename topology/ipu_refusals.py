@@ -7,6 +7,7 @@ from typing import Any
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.sections import Pipeline
+from ipulaunch.topology.als_refusals import refuse_automatic_scaling
 from ipulaunch.topology.batch import Batch
 
 
@@ -41,12 +42,7 @@ def refuse(settings: Any, batch: Batch, given_ipus: int) -> None:
 
 
 def _refuse_training(settings: Any, batch: Batch) -> None:
-    if settings.optimizer.auto_loss_scaling:
-        raise SettingsError(
-            "automatic loss scaling on IPUs: the SDK has it in optimizers of its own, whose state our checkpoints do"
-            " not hold",
-            hint="use a fixed --loss-scaling, for example 128",
-        )
+    refuse_automatic_scaling(settings)
     if settings.training.trace_samples:
         raise SettingsError(
             "--trace-samples notes samples inside the training step, and an IPU cannot call the host from there",

@@ -21,6 +21,7 @@ from ipulaunch.workers.backends.ipu_device import IpuDevice
 from ipulaunch.workers.backends.ipu_environment import engine_options, flags
 from ipulaunch.workers.backends.ipu_feeds import as_fed
 from ipulaunch.workers.backends.ipu_hosts import OverHosts
+from ipulaunch.workers.backends.ipu_loss_scaling import UpdateCount, follow_gradients, state_of
 from ipulaunch.workers.backends.ipu_measures import MeanOf, WithoutLossScale, loss_of
 from ipulaunch.workers.backends.ipu_model import accumulate, divide, for_ipus, in_32_bits, stage_numbers
 from ipulaunch.workers.backends.ipu_sdk import load_sdk
@@ -134,12 +135,16 @@ class IpuTraining:
     ) -> None:
         self.backend, self.model, self.stages = backend, model, stages
         self.optimizer, self.measures = optimizer, measures
+        chosen, shares = backend.settings.optimizer, shares_of(model, backend.batch.replicas)
         # Keras divides the loss by the replicas; as in the published application, none of the scale is lost by that.
-        asked = backend.settings.optimizer.loss_scaling
-        self.scaling = LossScaling(asked * backend.batch.replicas if asked != 1 else 1.0)
-        self.loss_scale = float(read_variable(self.scaling.scale))
-        adapt(optimizer, self.scaling, shares_of(model, backend.batch.replicas))
-        self.more: List[Any] = self.scaling.variables
+        is_scaled = chosen.loss_scaling != 1 and not chosen.auto_loss_scaling
+        self.scaling = LossScaling(chosen.loss_scaling * backend.batch.replicas if is_scaled else 1.0)
+        adapt(optimizer, self.scaling, shares)
+        self.compiled_optimizer, self.more = optimizer, []  # type: Any, List[Any]
+        if chosen.auto_loss_scaling:
+            with backend.scope():
+                self.compiled_optimizer = follow_gradients(optimizer, chosen.loss_scaling, shares)
+            self.more = state_of(self.compiled_optimizer)
         self.validator: Any = None
         self.validated_as: Tuple[int, int] = (0, 0)
         self.steps_per_execution = 0
@@ -150,7 +155,7 @@ class IpuTraining:
         metrics = "weighted_metrics" if self.backend.settings.training.remainder == "pad" else "metrics"
         with self.backend.scope(), in_32_bits():
             self.model.compile(
-                optimizer=self.optimizer,
+                optimizer=self.compiled_optimizer,
                 loss=loss_of(loss, self.scaling),
                 steps_per_execution=steps_per_execution,
                 **{metrics: [MeanOf(measure) for measure in others]},
@@ -169,9 +174,15 @@ class IpuTraining:
             epochs=epochs,
             # The SDK's fit() counts micro-batches of the stream here, and divides by the replicas of this instance.
             steps_per_epoch=steps_per_epoch * place.local_replicas,
-            callbacks=[WithoutLossScale(self.loss_scale), *callbacks],
+            callbacks=[*self._own_callbacks(), *callbacks],
             verbose=0,
         )
+
+    def _own_callbacks(self) -> List[Any]:
+        """What comes before the callbacks that read logs and state."""
+        if self.compiled_optimizer is self.optimizer:
+            return [WithoutLossScale(float(read_variable(self.scaling.scale)))]
+        return [UpdateCount(self.optimizer, self.steps_per_execution // self.backend.steps_per_update)]
 
     def fed(self, feed: Feed) -> tf.data.Dataset:
         """A stream as the IPU's feeds take it; where the device makes samples up, with zeros of their shapes."""

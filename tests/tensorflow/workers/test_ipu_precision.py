@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
@@ -65,26 +64,25 @@ def trained(standin: Install, one_residual_block: Any) -> Callable[..., Any]:
     return train
 
 
-@pytest.mark.parametrize("bits", TYPES)
-def test_batch_norm_trains_and_its_parameters_have_the_bits_of_weights(bits: str, trained: Any) -> None:
-    prepared = trained(f"training.precision={bits}", "training.remainder=repeat")
+BITS = [pytest.param("32.32", marks=pytest.mark.night), "16.32", "16.16"]
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_batch_norm_and_padded_updates_train(bits: str, trained: Any) -> None:
+    """Of 8 places one is padding: metrics divide by 8, as the loss does. By night in 32 bits, which others train in."""
+    prepared = trained(f"training.precision={bits}", "training.remainder=pad")
+    (logs,) = zip(*(prepared.model.history.history[name] for name in ("loss", "accuracy")))
+    assert logs[1] * 8 == pytest.approx(round(logs[1] * 8))
+    assert 0 < logs[0] < 10
     (norm,) = [layer for layer in prepared.model.layers if layer.name == "conv1_bn"]
     kept, statistics = TYPES[bits]
     assert (norm.gamma.dtype, norm.moving_mean.dtype) == (kept, statistics)
     assert np.abs(read_variable(norm.moving_mean)).max() > 0
 
 
-@pytest.mark.parametrize("bits", TYPES)
-def test_padding_counts_and_adds_nothing(bits: str, trained: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 8 places one is padding: metrics divide by 8, as the loss does."""
-    prepared = trained(f"training.precision={bits}", "training.remainder=pad")
-    (logs,) = zip(*(prepared.model.history.history[name] for name in ("loss", "accuracy")))
-    assert logs[1] * 8 == pytest.approx(round(logs[1] * 8))
-    assert 0 < logs[0] < 10
-
-
-@pytest.mark.parametrize("rounding", ["on", "ri"])
+@pytest.mark.parametrize("rounding", ["on", pytest.param("ri", marks=pytest.mark.night)])
 def test_replicas_that_round_stochastically_keep_their_weights_alike(rounding: str, trained: Any) -> None:
+    """By night with the rounding that is off where the generator is not stable."""
     prepared = trained(
         "training.precision=16.16", f"device.stochastic_rounding={rounding}", "training.remainder=repeat"
     )

@@ -292,7 +292,7 @@ def test_engine_options_of_the_user_stay() -> None:
 
 REFUSED = [
     (("optimizer.momentum=0", "optimizer.l2_regularization=0", "schedule.name=const", "optimizer.auto_loss_scaling=on"),
-     {}, "automatic loss scaling on IPUs"),
+     {}, "automatic loss scaling on IPUs counts gradients of 16 bits"),
     (("training.trace_samples=true",), {}, "--trace-samples notes samples inside"),
     (("device.optimizer_state_offloading=true",), {"batch": Batch(1, 2, 1)}, "accumulation is 1"),
     (("device.distributed_norm_replicas=4",), {}, "groups of 4 replicas, and there are 2"),

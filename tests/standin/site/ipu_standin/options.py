@@ -24,6 +24,7 @@ class Options:
         self.assignment: List[pipelining.LayerAssignment] = []
         self.pipeline: Optional[pipelining.Pipeline] = None
         self.pipeline_accumulation: Optional[int] = None
+        self.scales_each = False  # micro-batch, rather than each update, with a loss scale that follows gradients
         self.train_step: Any = None
         self.predict_step: Any = None
 

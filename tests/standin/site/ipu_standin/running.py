@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from ipu_standin.feeds import Feed
+from ipu_standin.loss_scaling import is_als
 from ipu_standin.options import Options
 from ipu_standin.sdk import Sdk
 from ipu_standin.strategies import component
@@ -122,15 +124,30 @@ class Own:
 
 def _update(sdk: Sdk, model: Any, options: Options, feed: Feed, own: List[Own]) -> None:
     """One weight update: the replicas take turns within a step, as an infeed serves them."""
-    strategy, weights = model.distribute_strategy, model.trainable_variables
+    optimizer, weights = model.optimizer, model.trainable_variables
+    options.scales_each = is_als(optimizer) and not options.stages and options.steps_per_update > 1
     accumulated: List[Any] = [None] * feed.replicas
     for step in range(options.steps_per_update):
         for replica in range(feed.replicas):
             gradients = _step(sdk, model, options, feed.next(), own[replica])
+            if options.scales_each:  # each replica by itself; here one factor is for all
+                optimizer._do_lsf_update()
             accumulated[replica] = _accumulate(accumulated[replica], gradients, step, options)
-    summed = [sum(parts) for parts in zip(*accumulated)]
-    reduced = [sdk.sum_over_instances(np.asarray(part)) for part in summed]
-    strategy.run(lambda: model.optimizer.apply_gradients(zip(map(tf.constant, reduced), weights)))
+    reduced = [sdk.sum_over_instances(sum(parts)) for parts in zip(*accumulated)]
+    mine = [tf.constant(part) for part in accumulated[0]]
+    # One replica applies its own gradients, and whoever reduces them finds the sum over all.
+    strategy = model.distribute_strategy
+    strategy.extended.sums = {id(part): tf.constant(total) for part, total in zip(mine, reduced)}
+    apply = functools.partial(_apply_accumulated, optimizer) if options.scales_each else optimizer.apply_gradients
+    strategy.run(lambda: apply(list(zip(mine, weights))))
+    strategy.extended.sums = {}
+
+
+def _apply_accumulated(optimizer: Any, pairs: Any) -> None:
+    """What accumulates around ALSOptimizer reduces, applies, and counts the updates by itself."""
+    before = optimizer.iterations.numpy()
+    optimizer.apply_accumulated(pairs)
+    optimizer.iterations.assign(before)
 
 
 def _step(sdk: Sdk, model: Any, options: Options, data: Tuple[Any, ...], own: Own) -> List[Any]:
@@ -142,14 +159,13 @@ def _step(sdk: Sdk, model: Any, options: Options, data: Tuple[Any, ...], own: Ow
             # As Keras 2.6 does before anything else.
             rest = tuple(value[:, tf.newaxis] if value.shape.rank == 1 else value for value in rest)
             targets, *weights = rest
-            with tf.GradientTape() as tape:
-                outputs = model(inputs, training=True)
-                # It divides the loss by the replicas in sync; their gradients are then summed.
-                loss = model.compiled_loss(targets, outputs, *weights, regularization_losses=model.losses)
+            outputs = model(inputs, training=True)
+            # It divides the loss by the replicas in sync; their gradients are then summed.
+            loss = model.compiled_loss(targets, outputs, *weights, regularization_losses=model.losses)
             model.compiled_metrics.update_state(targets, outputs, *weights)
-            gradients = tape.gradient(loss, model.trainable_variables)
+            gradients = model.optimizer.get_gradients(loss, model.trainable_variables)
             _check_gradients(model, options, gradients)
-            return gradients
+            return model.optimizer.unscaled(gradients) if options.scales_each else gradients
 
         options.train_step = train_step
     own.load()
@@ -159,10 +175,8 @@ def _step(sdk: Sdk, model: Any, options: Options, data: Tuple[Any, ...], own: Ow
 
 
 def _check_gradients(model: Any, options: Options, gradients: List[Any]) -> None:
-    """Every weight has a gradient; those that are sums are taken apart to be scaled, and added again."""
+    """Gradients that are sums are taken apart to be scaled, and added again."""
     for weight, gradient in zip(model.trainable_variables, gradients):
-        if gradient is None:
-            raise ValueError(f"{weight.name} has no gradient")
         is_sum = gradient.op.type in ("Add", "AddN", "AddV2")
         if options.accumulation_method == "RUNNING_MEAN" and options.steps_per_update > 1 and is_sum:
             shapes = [part.shape for part in gradient.op.inputs]

@@ -8,7 +8,7 @@ on the host. IPUStrategy makes plain variables.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator
+from typing import Any, Dict, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -64,13 +64,17 @@ class Plain(one_device_strategy.OneDeviceExtended):  # type: ignore[misc]
 
     def __init__(self, strategy: Any) -> None:
         super().__init__(strategy, _DEVICE)
+        self.sums: Dict[int, Any] = {}  # over replicas, by what the one has that stands for all
+
+    def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
+        return self.sums.get(id(value), value)
 
 
-class Mirrored(one_device_strategy.OneDeviceExtended):  # type: ignore[misc]
+class Mirrored(Plain):
     """One device for each instance, with all replicas of all instances in sync."""
 
     def __init__(self, strategy: Any, sdk: Sdk) -> None:
-        super().__init__(strategy, _DEVICE)
+        super().__init__(strategy)
         self.sdk, self.is_on_device = sdk, False
 
     @property
@@ -125,8 +129,8 @@ class Mirrored(one_device_strategy.OneDeviceExtended):  # type: ignore[misc]
     def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
         if isinstance(value, values.DistributedValues):
             (value,) = value.values
-        if self.is_on_device or self.sdk.instances == 1:  # `running` adds replicas up itself, one after the other
-            return tf.convert_to_tensor(value)
+        if self.is_on_device or self.sdk.instances == 1:
+            return tf.convert_to_tensor(super()._reduce_to(reduce_op, value, destinations, options))
         total = self.sdk.sum_over_instances(tf.convert_to_tensor(value).numpy())
         return tf.constant(total if reduce_op == tf.distribute.ReduceOp.SUM else total / self.sdk.instances)
 
