@@ -8,6 +8,7 @@ from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.sections import Pipeline
 from ipulaunch.configs.wording import counted
+from ipulaunch.topology.als_refusals import refuse_automatic_scaling
 from ipulaunch.topology.batch import Batch
 
 # Of a Mk2. The SDK's compiler aborts if none is left to compute on.
@@ -64,12 +65,7 @@ def refuse_schedule(settings: Any, accumulation: int) -> None:
 
 
 def _refuse_training(settings: Any, batch: Batch) -> None:
-    if settings.optimizer.auto_loss_scaling:
-        raise SettingsError(
-            "automatic loss scaling on IPUs: the SDK has it in optimizers of its own, whose state our checkpoints do"
-            " not hold",
-            hint="use a fixed --loss-scaling, for example 128",
-        )
+    refuse_automatic_scaling(settings)
     if settings.training.trace_samples:
         raise SettingsError(
             "--trace-samples notes samples inside the training step, and an IPU cannot call the host from there",

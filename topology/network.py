@@ -25,6 +25,11 @@ class Network(NamedTuple):
     name: str
     layers: Tuple[Layer, ...]
 
+    @property
+    def drops_units(self) -> bool:
+        """Whether some of it is left out at random in training."""
+        return any(layer.kind == "dropout" and layer.options["rate"] for layer in self.layers)
+
 
 class Cost(NamedTuple):
     """What a layer or a stage takes."""

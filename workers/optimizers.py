@@ -13,6 +13,7 @@ from ipulaunch.configs.optimization import Optimizer
 from ipulaunch.configs.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.workers.schedules import learning_rate
+from ipulaunch.workers.variables import read_variables
 from ipulaunch.workers.wide_optimizers import Wide, WideAdadelta, WideAdam, WideRmsProp
 
 # The Keras 2 classes where TensorFlow has both kinds, since the IPU's Keras has only those.
@@ -72,7 +73,7 @@ def smoothing(settings: Optimizer, batch: Batch) -> float:
 
 def optimizer_state(optimizer: Any) -> List[np.ndarray]:
     """The optimizer's state: the number of updates, then a kind of state after the other, each for all variables."""
-    return [weight.numpy() for weight in optimizer.weights]
+    return read_variables(optimizer.weights)
 
 
 def create_variables(optimizer: Any, variables: Sequence[Any]) -> None:

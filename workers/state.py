@@ -11,6 +11,7 @@ from ipulaunch.configs.errors import DataError, JobError
 from ipulaunch.workers import checkpoints
 from ipulaunch.workers.checkpoints import Checkpoint
 from ipulaunch.workers.optimizers import optimizer_state, restore_optimizer
+from ipulaunch.workers.variables import read_variable, read_variables
 
 
 class TrainingState:
@@ -23,11 +24,11 @@ class TrainingState:
     def learning_rate(self) -> float:
         """The rate of the last update."""
         rate = self.optimizer.learning_rate
-        return float(rate(self.optimizer.iterations - 1) if callable(rate) else rate)
+        return float(read_variable(rate(self.optimizer.iterations - 1) if callable(rate) else rate))
 
     def save(self, directory: Path, facts: Dict[str, Any]) -> Path:
         """Write a checkpoint; the facts tell its update. Weights that are no numbers are not kept."""
-        weights = [weight.numpy() for weight in self.model.weights]
+        weights = read_variables(self.model.weights)
         if not all(np.isfinite(weight).all() for weight in weights):
             raise JobError(
                 f"the weights are not finite any more after update {facts['update']}",
@@ -39,7 +40,7 @@ class TrainingState:
             weights=weights,
             names=[weight.name for weight in self.model.weights],
             optimizer=optimizer_state(self.optimizer),
-            more=[variable.numpy() for variable in self.more],
+            more=read_variables(self.more),
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:

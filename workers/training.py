@@ -61,8 +61,6 @@ def train(
         message = f"all {start} updates of this training were made before: --num-epochs makes it longer"
         at.records.event("warning", message=message)
     announce(at, source, events, start)
-    for warning in trained.warnings:
-        at.records.event("warning", message=warning)
     with tracing(at, source) as trace:
         for updates, per_call in _calls(start, events):
             trained.fit(

@@ -23,6 +23,7 @@ from ipulaunch.workers.loss_scaling import LossScaling
 from ipulaunch.workers.measures import Measure
 from ipulaunch.workers.models.build import stage_models
 from ipulaunch.workers.optimizers import create_variables
+from ipulaunch.workers.variables import read_variable
 
 
 class CpuBackend(Backend[ReplicatedModel]):
@@ -48,7 +49,7 @@ class CpuBackend(Backend[ReplicatedModel]):
     ) -> ReplicatedModel:
         """The model, ready for fit(), with the weights of instance 0 on all; the first measure is the loss."""
         for weight in model.weights:
-            value = weight.numpy()
+            value = read_variable(weight)
             weight.assign(self.collective.sum(value if self.place.instance == 0 else np.zeros_like(value)))
         splits = self.settings.pipeline.splits
         ends = stage_ends(network_of(self.settings), splits) if splits else ()

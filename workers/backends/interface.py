@@ -42,8 +42,6 @@ class Feed(NamedTuple):
 class Trained(Protocol):
     """A model that a backend has prepared."""
 
-    warnings: Sequence[str]  # of what it does not log
-
     @property
     def more(self) -> List[Any]:
         """State that a checkpoint has to hold beside weights and optimizer."""

@@ -21,7 +21,8 @@ from ipulaunch.workers.backends.ipu_device import IpuDevice
 from ipulaunch.workers.backends.ipu_environment import engine_options, flags
 from ipulaunch.workers.backends.ipu_feeds import as_fed
 from ipulaunch.workers.backends.ipu_hosts import OverHosts
-from ipulaunch.workers.backends.ipu_measures import MeanOf, MeanOverInstances, loss_of
+from ipulaunch.workers.backends.ipu_loss_scaling import UpdateCount, follow_gradients, state_of
+from ipulaunch.workers.backends.ipu_measures import MeanOf, WithoutLossScale, loss_of
 from ipulaunch.workers.backends.ipu_model import accumulate, divide, for_ipus, in_32_bits, stage_numbers
 from ipulaunch.workers.backends.ipu_sdk import load_sdk
 from ipulaunch.workers.backends.ipu_statistics import adapt, learnt_statistics, shares_of
@@ -29,11 +30,7 @@ from ipulaunch.workers.backends.ipu_validation import as_inputs, make_validator,
 from ipulaunch.workers.collective import Alone
 from ipulaunch.workers.loss_scaling import LossScaling
 from ipulaunch.workers.measures import Measure
-
-_ONE_REPLICA = (
-    "training losses and metrics are those of one of the {} replicas of each instance: SDKs before 3.1 log no others;"
-    " weights and validation are those of all"
-)
+from ipulaunch.workers.variables import read_variable
 
 
 class IpuBackend(Backend["IpuTraining"]):
@@ -48,7 +45,7 @@ class IpuBackend(Backend["IpuTraining"]):
         # A process that poprun did not start takes the IPUs that its model needs.
         is_placed = self.sdk.popdist.isPopdistEnvSet()
         refuse(settings, batch, place.ipus_per_replica if is_placed else ipus_needed(settings.pipeline))
-        self.device = IpuDevice(self.sdk, settings, place, is_placed)
+        self.device = IpuDevice(self.sdk, settings, place, is_placed, network_of(settings).drops_units)
         super().__init__(settings, batch, place, OverHosts(self.sdk.sum, place) if place.instances > 1 else Alone())
 
     def report_to(self, directory: Path) -> None:
@@ -83,13 +80,7 @@ class IpuBackend(Backend["IpuTraining"]):
         else:
             accumulate(model, self.settings, self.batch, self.sdk)
         self._set_feeds(model)
-        warnings: List[str] = []
-        if self.place.local_replicas > 1:
-            if hasattr(model, "set_replication_options"):
-                model.set_replication_options(replicated_metric_reduction_method="MEAN")
-            else:  # before SDK 3.1 fit() logs what the last replica of the instance measured
-                warnings.append(_ONE_REPLICA.format(self.place.local_replicas))
-        training = IpuTraining(self, model, stages, optimizer, measures, warnings)
+        training = IpuTraining(self, model, stages, optimizer, measures)
         training.compile(events.updates_per_call * self.steps_per_update)
         return training
 
@@ -132,7 +123,7 @@ class IpuBackend(Backend["IpuTraining"]):
 
 
 class IpuTraining:
-    """A model whose fit() counts the steps of one replica and logs the mean over all instances."""
+    """A model whose fit() counts the steps of one replica. PopDist's metrics are those of all replicas already."""
 
     def __init__(
         self,
@@ -141,16 +132,19 @@ class IpuTraining:
         stages: Dict[str, int],
         optimizer: Any,
         measures: Sequence[Measure],
-        warnings: Sequence[str],
     ) -> None:
         self.backend, self.model, self.stages = backend, model, stages
-        self.optimizer, self.measures, self.warnings = optimizer, measures, warnings
+        self.optimizer, self.measures = optimizer, measures
+        chosen, shares = backend.settings.optimizer, shares_of(model, backend.batch.replicas)
         # Keras divides the loss by the replicas; as in the published application, none of the scale is lost by that.
-        asked = backend.settings.optimizer.loss_scaling
-        self.scaling = LossScaling(asked * backend.batch.replicas if asked != 1 else 1.0)
-        self.loss_scale = float(self.scaling.scale)
-        adapt(optimizer, self.scaling, shares_of(model, backend.batch.replicas))
-        self.more: List[Any] = self.scaling.variables
+        is_scaled = chosen.loss_scaling != 1 and not chosen.auto_loss_scaling
+        self.scaling = LossScaling(chosen.loss_scaling * backend.batch.replicas if is_scaled else 1.0)
+        adapt(optimizer, self.scaling, shares)
+        self.compiled_optimizer, self.more = optimizer, []  # type: Any, List[Any]
+        if chosen.auto_loss_scaling:
+            with backend.scope():
+                self.compiled_optimizer = follow_gradients(optimizer, chosen.loss_scaling, shares)
+            self.more = state_of(self.compiled_optimizer)
         self.validator: Any = None
         self.validated_as: Tuple[int, int] = (0, 0)
         self.steps_per_execution = 0
@@ -161,7 +155,7 @@ class IpuTraining:
         metrics = "weighted_metrics" if self.backend.settings.training.remainder == "pad" else "metrics"
         with self.backend.scope(), in_32_bits():
             self.model.compile(
-                optimizer=self.optimizer,
+                optimizer=self.compiled_optimizer,
                 loss=loss_of(loss, self.scaling),
                 steps_per_execution=steps_per_execution,
                 **{metrics: [MeanOf(measure) for measure in others]},
@@ -172,7 +166,7 @@ class IpuTraining:
         """Make so many steps of a replica an epoch. The feed has no trace: that is refused where it is asked for."""
         place = self.backend.place
         self.backend.device.round_as(self.backend.device.training_rounding)
-        self.backend.device.begin_after(int(self.optimizer.iterations))
+        self.backend.device.begin_after(int(read_variable(self.optimizer.iterations)))
         if steps_per_epoch != self.steps_per_execution:  # resumed inside a call, or with other events than prepared for
             self.compile(steps_per_epoch)
         self.model.fit(
@@ -180,9 +174,15 @@ class IpuTraining:
             epochs=epochs,
             # The SDK's fit() counts micro-batches of the stream here, and divides by the replicas of this instance.
             steps_per_epoch=steps_per_epoch * place.local_replicas,
-            callbacks=[MeanOverInstances(self.backend.collective, place.instances, self.loss_scale), *callbacks],
+            callbacks=[*self._own_callbacks(), *callbacks],
             verbose=0,
         )
+
+    def _own_callbacks(self) -> List[Any]:
+        """What comes before the callbacks that read logs and state."""
+        if self.compiled_optimizer is self.optimizer:
+            return [WithoutLossScale(float(read_variable(self.scaling.scale)))]
+        return [UpdateCount(self.optimizer, self.steps_per_execution // self.backend.steps_per_update)]
 
     def fed(self, feed: Feed) -> tf.data.Dataset:
         """A stream as the IPU's feeds take it; where the device makes samples up, with zeros of their shapes."""

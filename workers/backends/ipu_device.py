@@ -17,8 +17,8 @@ _INSTANCES_APART, _UPDATES_APART = 1_000_003, 7_919
 class IpuDevice:
     """The device, configured for training; validation changes how it rounds."""
 
-    def __init__(self, sdk: Sdk, settings: Any, place: Place, is_placed: bool) -> None:
-        self.sdk, self.settings, self.place = sdk, settings, place
+    def __init__(self, sdk: Sdk, settings: Any, place: Place, is_placed: bool, draws_apart: bool) -> None:
+        self.sdk, self.settings, self.place, self.draws_apart = sdk, settings, place, draws_apart
         self.update = 0  # after which the training begins
         popdist, ipu = sdk.popdist, sdk.ipu
         roundings = ipu.config.StochasticRoundingBehaviour
@@ -66,12 +66,12 @@ class IpuDevice:
         self._seed()
 
     def _seed(self) -> None:
-        # Replicas that have to round alike draw alike. Otherwise each drops out units of its own: the SDK tells those
-        # of an instance apart, but not the instances.
-        alike = self.settings.device.stochastic_rounding == "ri"
-        apart = self.update * _UPDATES_APART + (0 if alike else self.place.instance * _INSTANCES_APART)
+        # All replicas draw alike, as in the published application, unless each drops units of its own: the SDK tells
+        # the replicas of an instance apart, but not the instances. Weights are rounded alike in both cases, since a
+        # stable generator has a second seed for what is the same on all replicas: the mean of theirs.
+        apart = self.update * _UPDATES_APART + (self.place.instance * _INSTANCES_APART if self.draws_apart else 0)
         seed = (self.settings.training.seed + apart) % 2**31
-        self.sdk.ipu.utils.reset_ipu_seed(seed, experimental_identical_replicas=alike)
+        self.sdk.ipu.utils.reset_ipu_seed(seed, experimental_identical_replicas=not self.draws_apart)
 
     def _configure_compiler(self, is_placed: bool) -> None:
         config, device = self.config, self.settings.device
@@ -114,8 +114,9 @@ class IpuDevice:
         config.floating_point_behaviour.esr = self.rounding
         config.norms.use_stable_statistics = device.stable_norm
         config.norms.experimental.distributed_batch_norm_replica_group_size = device.distributed_norm_replicas
-        # The generator's state then survives from one device call to the next whatever runs between them.
-        stable = self.settings.training.deterministic or device.stochastic_rounding == "ri"
+        # Without it each replica would round its 16-bit weights in its own way, and they would drift apart. It also
+        # keeps the generator's state from one device call to the next whatever runs between them.
+        stable = self.settings.training.deterministic or device.stochastic_rounding != "off"
         config.experimental.enable_prng_stability = stable
 
     def _configure_connection(self) -> bool:

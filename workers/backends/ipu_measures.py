@@ -1,13 +1,11 @@
-"""Losses and metrics as the SDK's Keras takes them, and what they say of all instances."""
+"""Losses and metrics as the SDK's Keras takes them."""
 
 from __future__ import annotations
 
 from typing import Any, Callable
 
-import numpy as np
 import tensorflow as tf
 
-from ipulaunch.workers.collective import Collective
 from ipulaunch.workers.loss_scaling import LossScaling
 from ipulaunch.workers.measures import Measure
 
@@ -37,20 +35,17 @@ class MeanOf(tf.keras.metrics.Mean):  # type: ignore[misc]
 
     def update_state(self, targets: Any, outputs: Any, sample_weight: Any = None) -> Any:
         values = self.measure.of(_as_made(targets), outputs)
-        return super().update_state(values if sample_weight is None else values * tf.reshape(sample_weight, [-1]))
+        if sample_weight is not None:  # in the type of the outputs, and of any type 0 and 1 are exact
+            values *= tf.cast(tf.reshape(sample_weight, [-1]), values.dtype)
+        return super().update_state(values)
 
 
-class MeanOverInstances(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Puts the mean over all instances, without the loss scale, in the place of what this one measured.
+class WithoutLossScale(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """Takes the loss scale out of the loss. It comes before the callbacks that read the logs."""
 
-    It comes before the callbacks that read the logs.
-    """
-
-    def __init__(self, collective: Collective, instances: int, loss_scale: float) -> None:
+    def __init__(self, loss_scale: float) -> None:
         super().__init__()
-        self.collective, self.instances, self.loss_scale = collective, instances, loss_scale
+        self.loss_scale = loss_scale
 
     def on_train_batch_end(self, step: int, logs: Any = None) -> None:
-        values = np.array([float(value) for value in logs.values()])
-        logs.update(zip(list(logs), self.collective.sum(values) / self.instances))
-        logs["loss"] /= self.loss_scale
+        logs["loss"] = float(logs["loss"]) / self.loss_scale

@@ -53,7 +53,11 @@ class LearntBatchNorm(tf.keras.layers.Layer):  # type: ignore[misc]
                 inputs, self.gamma, self.beta, mean, variance, epsilon=self.epsilon, is_training=False
             )
             return outputs
-        outputs, now, spread = tf.compat.v1.nn.fused_batch_norm(inputs, self.gamma, self.beta, epsilon=self.epsilon)
+        # None given, the SDK would take the type of the inputs for the mean, and refuse it beside a wider variance.
+        none = tf.constant([], self.gamma.dtype)
+        outputs, now, spread = tf.compat.v1.nn.fused_batch_norm(
+            inputs, self.gamma, self.beta, none, none, epsilon=self.epsilon
+        )
         return _with_gradients(outputs, mean, variance, tf.stop_gradient(now), tf.stop_gradient(spread))
 
 

@@ -38,7 +38,6 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         super().__init__(name="replicated", dtype="float32")
         self.inner, self.stages, self.measures, self.scaling = inner, stages, list(measures), scaling
         self.batch, self.place, self.collective, self.position = batch, place, collective, position
-        self.warnings: Sequence[str] = ()
         self.make: Optional[Maker] = None  # of the feed
         self.trace: Optional[Trace] = None
         self._update_function: Any = None

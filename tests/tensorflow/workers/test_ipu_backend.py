@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from ipulaunch.workers.backends.ipu_sdk import load_sdk
 from ipulaunch.workers.collective import texts_of
 from ipulaunch.workers.measures import measures_of
 from ipulaunch.workers.optimizers import make_optimizer
+from ipulaunch.workers.variables import read_variable
 
 SDKS = ("2.6", "3.0", "3.1", "3.4")
 SETTINGS = CosmoflowSettings(
@@ -72,7 +74,7 @@ def configured(workers: str) -> List[Any]:
 
 ATTACHED = [
     ("IPUConfig.configure_ipu_system", {}),
-    ("tensorflow.python.ipu.utils.reset_ipu_seed", {"seed": 0, "experimental_identical_replicas": False}),
+    ("tensorflow.python.ipu.utils.reset_ipu_seed", {"seed": 0, "experimental_identical_replicas": True}),
 ]
 
 
@@ -83,9 +85,8 @@ def expected_calls(sdk: str) -> List[Any]:
         "gradient_accumulation_reduction_method": "GradientAccumulationReductionMethod.RUNNING_MEAN",
         "gradient_accumulation_optimizer_kwargs": {"offload_weight_update_variables": False},
     }
-    replication = [("Model.set_replication_options", {"replicated_metric_reduction_method": "MEAN"})]
     fit: Dict[str, Any] = {"model": "cosmoflow", "x": "Dataset", "epochs": 2, "verbose": 0}
-    fit.update(callbacks=["MeanOverInstances", "Progress"], steps_per_epoch=16)  # 2 updates x 2 steps x 4 replicas
+    fit.update(callbacks=["WithoutLossScale", "Progress"], steps_per_epoch=16)  # 2 updates x 2 steps x 4 replicas
     compiled = {"model": "cosmoflow", "optimizer": "Adadelta", "loss": "function", "metrics": ["MeanOf"]}
     return [
         ("popdist.isPopdistEnvSet", {}),
@@ -98,7 +99,6 @@ def expected_calls(sdk: str) -> List[Any]:
         *ATTACHED,
         ("PopDistStrategy", {}),
         ("Model.set_gradient_accumulation_options", accumulation),
-        *(replication if sdk >= "3.1" else []),
         ("Model.compile", {**compiled, "steps_per_execution": 4}),
         ("Model.fit", fit),
         ("Model.compile", {"model": "validator", "steps_per_execution": 2}),
@@ -121,14 +121,10 @@ def test_training_equals_the_cpu_backend_on_every_sdk(
     expected = on_cpus(4)
     assert_same_state(found, expected)
     events = [json.loads(line) for line in (tmp_path / "run/instance-000/events.jsonl").read_text().splitlines()]
-    told = [event["message"] for event in events if event["event"] == "warning"]
-    assert len(told) == (0 if sdk >= "3.1" else 1)
-    assert all("one of the 4 replicas of each instance" in message for message in told)
+    assert not [event["message"] for event in events if event["event"] == "warning"]
     assert len(found.curve) == len(expected.curve)
     for mine, theirs in zip(found.curve, expected.curve):
-        # Before SDK 3.1 the losses of training are those of one replica.
-        names = [name for name in theirs if sdk >= "3.1" or name not in ("loss", "mae")]
-        for name in names:
+        for name in theirs:
             assert mine[name] == (pytest.approx(theirs[name], rel=1e-5) if name != "checkpoint" else theirs[name])
 
 
@@ -174,10 +170,18 @@ def test_validation_is_the_mean_over_the_whole_set(batch: Batch, standin: Instal
 
 
 def test_every_replica_gets_the_samples_that_the_batch_says(
-    standin: Install, replica_slice: Callable[..., slice]
+    standin: Install, replica_slice: Callable[..., slice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gradients would not show it, since all replicas are averaged; SDK 3.0 logs the loss of the last one alone."""
+    """Neither gradients nor metrics would show it, since all replicas are averaged."""
     batch, place = Batch(1, 2, 3), standin("3.0", replicas=2)
+    running = importlib.import_module("ipu_standin.running")
+    step, targets = running._step, []
+
+    def noted(sdk: Any, model: Any, options: Any, data: Any, own: Any) -> Any:
+        targets.append(int(data[1][0, 0]))
+        return step(sdk, model, options, data, own)
+
+    monkeypatch.setattr(running, "_step", noted)
     backend = IpuBackend(SETTINGS, batch, place)
     training = prepared(backend, tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones"))
     stream = training_stream(
@@ -187,7 +191,9 @@ def test_every_replica_gets_the_samples_that_the_batch_says(
 
     order = epoch_order(7, Shuffle(0), 0)
     mine = np.concatenate([order[replica_slice(0, step, 1, batch)] for step in range(3)])
-    assert training.model.history.history["mae"] == [pytest.approx(1.5 * np.mean(mine))]
+    assert targets[1::2] == [2 * sample for sample in mine]
+    everyone = [order[replica_slice(0, step, replica, batch)] for step in range(3) for replica in range(2)]
+    assert training.model.history.history["mae"] == [pytest.approx(1.5 * np.mean(np.concatenate(everyone)))]
 
 
 def test_a_resumed_training_may_have_shorter_device_calls(standin: Install) -> None:
@@ -200,7 +206,7 @@ def test_a_resumed_training_may_have_shorter_device_calls(standin: Install) -> N
         training = backend.prepare(model, optimizer, MEASURES, HostEvents(1, 6, 6, 0, 0, 6))
     stream = training_stream(Line(), batch, place, shuffle=Shuffle(0), updates=range(2, 6), by_replica=False, threads=1)
     training.fit(Feed(stream), epochs=2, steps_per_epoch=2, callbacks=[])
-    assert int(optimizer.iterations) == 4
+    assert read_variable(optimizer.iterations) == 4
 
 
 class Returns(tf.keras.callbacks.Callback):  # type: ignore[misc]

@@ -219,7 +219,7 @@ def test_a_pipeline_validates_in_its_stages_without_stochastic_rounding(
     assert calls[start : start + 3] == [
         ("IPUConfig.floating_point_behaviour.esr =", {"value": "StochasticRoundingBehaviour.OFF"}),
         ("IPUConfig.configure_ipu_system", {}),
-        ("tensorflow.python.ipu.utils.reset_ipu_seed", {"seed": 0, "experimental_identical_replicas": False}),
+        ("tensorflow.python.ipu.utils.reset_ipu_seed", {"seed": 0, "experimental_identical_replicas": True}),
     ]
     (divided,) = [given for name, given in calls[start:] if name == "Model.set_pipelining_options"]
     assert divided["gradient_accumulation_steps_per_replica"] == 4  # 3 steps, in turns of 2 x 2 stages

@@ -17,6 +17,8 @@ from ipulaunch.configs.tree import assignment
 from ipulaunch.configs.workloads import resolve
 from ipulaunch.topology import Batch
 from ipulaunch.topology.host_events import HostEvents
+from ipulaunch.topology.network import Network
+from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.ipu import IpuBackend
 from ipulaunch.workers.backends.ipu_environment import engine_options
@@ -84,10 +86,12 @@ def options(**words: str) -> Any:
     return value({"gatherConvOutput": "false", "enableConvDithering": "false", **words})
 
 
-@pytest.mark.parametrize(("rounding", "are_alike"), [("on", False), ("ri", True)])
-def test_instances_draw_apart_unless_they_round_alike_and_a_resumed_training_draws_on(
-    rounding: str, are_alike: bool, placed_backend: Any, read_calls: Any, tmp_path: Path
+@pytest.mark.parametrize("rounding", ["off", "on", "ri"])
+@pytest.mark.parametrize("drops", [False, True])
+def test_replicas_draw_alike_unless_they_drop_units_and_a_resumed_training_draws_on(
+    drops: bool, rounding: str, placed_backend: Any, read_calls: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Network, "drops_units", drops)
     backend, _ = placed_backend(f"device.stochastic_rounding={rounding}")
     device = backend.device
     device.begin_after(60)
@@ -96,9 +100,24 @@ def test_instances_draw_apart_unless_they_round_alike_and_a_resumed_training_dra
     device.begin_after(61)
     device.begin_after(60)
     calls = read_calls(tmp_path / "calls.jsonl", 0)
-    start, first, _, second = (given["seed"] for name, given in calls if name.endswith("reset_ipu_seed"))
+    seeds = [given for name, given in calls if name.endswith("reset_ipu_seed")]
+    start, first, _, second = (given["seed"] for given in seeds)
     assert start != first
-    assert (first == second) == are_alike
+    assert (first == second) == (not drops)
+    assert {given["experimental_identical_replicas"] for given in seeds} == {not drops}
+
+
+@pytest.mark.parametrize(
+    ("workload", "text", "drops"),
+    [
+        ("cosmoflow", "model.dropout=0.2", True),
+        ("cosmoflow", "model.dropout=0", False),
+        ("mnist", "data.side=28", True),
+        ("cifar10", "model.name=cifar_resnet8", False),
+    ],
+)
+def test_networks_tell_whether_they_drop_units(workload: str, text: str, drops: bool) -> None:
+    assert network_of(settings_of(text, workload=workload)).drops_units is drops
 
 
 # What is set, and the call that it makes; all that is in Device is in one of them.
@@ -106,7 +125,9 @@ MAPPED = [
     ("stochastic_rounding=on", ESR, value("StochasticRoundingBehaviour.ON")),
     ("stochastic_rounding=off", ESR, value("StochasticRoundingBehaviour.OFF")),
     ("stochastic_rounding=ri", ESR, value("StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY")),
+    ("stochastic_rounding=on", "IPUConfig.experimental.enable_prng_stability =", value(True)),
     ("stochastic_rounding=ri", "IPUConfig.experimental.enable_prng_stability =", value(True)),
+    ("stochastic_rounding=off", "IPUConfig.experimental.enable_prng_stability =", value(False)),
     (
         "stochastic_rounding=ri",
         "tensorflow.python.ipu.utils.reset_ipu_seed",
@@ -271,7 +292,7 @@ def test_engine_options_of_the_user_stay() -> None:
 
 REFUSED = [
     (("optimizer.momentum=0", "optimizer.l2_regularization=0", "schedule.name=const", "optimizer.auto_loss_scaling=on"),
-     {}, "automatic loss scaling on IPUs"),
+     {}, "automatic loss scaling on IPUs counts gradients of 16 bits"),
     (("training.trace_samples=true",), {}, "--trace-samples notes samples inside"),
     (("device.optimizer_state_offloading=true",), {"batch": Batch(1, 2, 1)}, "accumulation is 1"),
     (("device.distributed_norm_replicas=4",), {}, "groups of 4 replicas, and there are 2"),

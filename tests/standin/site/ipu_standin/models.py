@@ -8,6 +8,8 @@ from typing import Any, Callable
 
 import tensorflow as tf
 
+from ipu_standin import numbers
+from ipu_standin.feeds import STOCK_ITER
 from ipu_standin.options import Options, setters
 from ipu_standin.running import fit, predict
 from ipu_standin.sdk import Sdk
@@ -20,6 +22,8 @@ _options: weakref.WeakKeyDictionary[Any, Options] = weakref.WeakKeyDictionary()
 
 
 def install(sdk: Sdk) -> None:
+    numbers.install()
+    tf.data.Dataset.__iter__ = _iterate
     for name, act in (("compile", _compile), ("fit", fit), ("evaluate", None), ("predict", predict)):
         setattr(tf.keras.Model, name, _patched(sdk, name, act))
     for name, signature in sdk.table.model_methods.items():
@@ -27,11 +31,20 @@ def install(sdk: Sdk) -> None:
 
 
 def uninstall() -> None:
+    numbers.uninstall()
+    tf.data.Dataset.__iter__ = STOCK_ITER
     for name, original in _KERAS.items():
         setattr(tf.keras.Model, name, original)
     for name, value in list(vars(tf.keras.Model).items()):
         if isinstance(value, SdkMethod):
             delattr(tf.keras.Model, name)
+
+
+def _iterate(dataset: Any) -> Any:
+    """In the scope a dataset is iterated by a feed of the IPU, which the host cannot read."""
+    if isinstance(tf.distribute.get_strategy(), IpuStrategyBase) and tf.executing_eagerly():
+        raise RuntimeError("the host iterates a dataset in the scope of an IPU strategy")
+    return STOCK_ITER(dataset)
 
 
 def _is_ours(model: Any) -> bool:

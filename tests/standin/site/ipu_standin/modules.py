@@ -69,6 +69,10 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return sdk.table.values[name]
         if name.endswith(".IPUConfig"):
             return make_config(sdk)
+        if name.endswith(".ALSOptimizer"):
+            from ipu_standin.loss_scaling import make_als
+
+            return make_als(sdk)
         if name.endswith(("IPUStrategy", "IPUStrategyV1", "PopDistStrategy")):
             from ipu_standin.strategies import make_strategy
 

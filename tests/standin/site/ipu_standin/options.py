@@ -24,7 +24,7 @@ class Options:
         self.assignment: List[pipelining.LayerAssignment] = []
         self.pipeline: Optional[pipelining.Pipeline] = None
         self.pipeline_accumulation: Optional[int] = None
-        self.has_first_weights = False
+        self.scales_each = False  # micro-batch, rather than each update, with a loss scale that follows gradients
         self.train_step: Any = None
         self.predict_step: Any = None
 
@@ -124,6 +124,8 @@ def check_depth(name: str, depth: Any) -> None:
     """The depth of a feed, where one is given."""
     if depth is not None and (type(depth) is not int or depth < 1):
         raise ValueError(f"{name} is {depth!r}, expected a positive whole number")
+    if depth is not None and depth > 255 and name == "prefetch_depth":
+        raise ValueError(f"{name} is {depth}, and an infeed takes less than 256")
 
 
 def _positive(steps: Any) -> int:

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from ipu_standin.feeds import Feed
+from ipu_standin.loss_scaling import is_als
 from ipu_standin.options import Options
 from ipu_standin.pipelining import check_scaled_gradients
 from ipu_standin.sdk import Sdk
+from ipu_standin.strategies import component
 
 
-def _replicas(sdk: Sdk, model: Any, options: Options) -> int:
+def _replicas(sdk: Sdk, options: Options) -> int:
     """Local replicas, as IPU Keras finds them: the IPUs of this instance by those that the model is on."""
     if sdk.ipus is None:
         raise RuntimeError("no IPU is configured: configure_ipu_system() comes first")
-    for name in ("make_train_function", "make_test_function", "make_predict_function"):
-        if getattr(type(model), name) is not getattr(tf.keras.Model, name):
-            raise RuntimeError(f"{name} is overridden, which does not work in an IPU strategy")
     if options.ipus_per_replica > sdk.ipus:
         raise ValueError(f"{sdk.ipus} IPUs are attached, the model needs a multiple of {options.ipus_per_replica}")
     found = sdk.ipus // options.ipus_per_replica
     if sdk.is_under_poprun and found != sdk.local_replicas:
         raise RuntimeError(f"Keras finds {found} replicas on {sdk.ipus} IPUs, poprun was given {sdk.local_replicas}")
     return found
+
+
+def _check_model(model: Any, options: Options, kind: str) -> None:
+    """What the SDK looks at before it makes the function of a device call."""
+    overridden = [f"make_{kind}_function", *([f"{kind}_step"] if kind == "train" or options.stages else [])]
+    for name in overridden:
+        if getattr(type(model), name) is not getattr(tf.keras.Model, name):
+            raise RuntimeError(f"{name} is overridden, which does not work in an IPU strategy")
+    optimizer = getattr(model, "optimizer", None)
+    if (options.stages or (kind == "train" and options.steps_per_update > 1)) and optimizer is not None:
+        first, second, *more = type(optimizer).__mro__
+        if more and first.minimize is not getattr(second, "minimize", first.minimize):
+            raise ValueError(f"{first.__name__} overrides minimize(), which neither accumulation nor pipelines call")
 
 
 def fit(
@@ -38,24 +51,29 @@ def fit(
     callbacks: Any = None,
     steps_per_epoch: Any = None,
 ) -> Any:
-    replicas, strategy = _replicas(sdk, model, options), model.distribute_strategy
-    with strategy.scope():
-        feed = Feed(x, model.inputs, replicas, steps_per_epoch, options.steps_per_execution, epochs)
+    if not options.is_compiled:
+        raise RuntimeError("fit() before compile()")
+    if model.run_eagerly:
+        raise RuntimeError("models cannot run eagerly in an IPU strategy")
+    with model.distribute_strategy.scope():
+        feed = Feed(x, model.inputs)
+        feed.divide(_replicas(sdk, options), steps_per_epoch, options.steps_per_execution, epochs)
         options.check_run(sdk, feed.steps_per_execution, is_training=True)
-        _share_first_weights(sdk, model, options)
         watchers = tf.keras.callbacks.CallbackList(
             callbacks, add_history=True, model=model, verbose=verbose, epochs=epochs, steps=feed.steps
         )
         watchers.on_train_begin()
         logs: Dict[str, Any] = {}
-        for epoch in range(epochs):
+        for epoch in feed.epochs(epochs):
+            _check_model(model, options, "train")
+            _check_rounding(sdk, model)
             watchers.on_epoch_begin(epoch)
-            own = [Own(model) for _ in range(replicas)]
-            for first in feed.executions(epoch):
+            own = [Own(model) for _ in range(feed.replicas)]
+            for first in range(0, feed.steps, feed.steps_per_execution):
                 watchers.on_train_batch_begin(first)
                 for _ in range(feed.steps_per_execution // options.steps_per_update):
                     _update(sdk, model, options, feed, own)
-                own[0].show_statistics(sdk)
+                own[0].show_statistics()
                 logs = _logs(sdk, model, options, own)
                 watchers.on_train_batch_end(first + feed.steps_per_execution - 1, logs)
             watchers.on_epoch_end(epoch, dict(logs))
@@ -63,13 +81,11 @@ def fit(
     return model.history
 
 
-def _share_first_weights(sdk: Sdk, model: Any, options: Options) -> None:
-    """The strategy hands the initial values of instance 0 to all."""
-    if not options.has_first_weights:
-        for weight in model.weights:
-            value = weight.numpy()
-            weight.assign(sdk.sum_over_instances(value if sdk.instance == 0 else np.zeros_like(value)))
-        options.has_first_weights = True
+def _check_rounding(sdk: Sdk, model: Any) -> None:
+    """Replicas that round their weights each in its own way would drift apart; the SDK says nothing."""
+    is_half = any(weight.dtype == tf.float16 for weight in model.trainable_variables)
+    if sdk.replicas > 1 and is_half and sdk.rounding == "ON" and not sdk.is_prng_stable:
+        raise RuntimeError("stochastic rounding without enable_prng_stability: the weights of replicas drift apart")
 
 
 class Own:
@@ -77,10 +93,10 @@ class Own:
 
     def __init__(self, model: Any) -> None:
         self.model, self.metrics = model, None  # type: Any, Any
-        self.statistics = [variable.numpy() for variable in model.non_trainable_variables]
+        self.statistics = [variable.numpy() for variable in self._statistics()]
 
     def load(self) -> None:
-        for variable, value in zip(self.model.non_trainable_variables, self.statistics):
+        for variable, value in zip(self._statistics(), self.statistics):
             variable.assign(value)
         self.load_metrics()
 
@@ -92,32 +108,50 @@ class Own:
                 variable.assign(value)
 
     def keep(self) -> None:
-        self.statistics = [variable.numpy() for variable in self.model.non_trainable_variables]
+        self.statistics = [variable.numpy() for variable in self._statistics()]
         self.metrics = [variable.numpy() for variable in self._metric_variables()]
 
-    def show_statistics(self, sdk: Sdk) -> None:
-        """The host sees those of the instance's first replica; who reads them sees their mean over instances."""
-        for variable, value in zip(self.model.non_trainable_variables, self.statistics):
-            variable.assign((sdk.sum_over_instances(value) / sdk.instances).astype(value.dtype))
+    def show_statistics(self) -> None:
+        """The host sees those of the instance's first replica."""
+        for variable, value in zip(self._statistics(), self.statistics):
+            variable.assign(value)
+
+    def _statistics(self) -> List[Any]:
+        return [component(variable) for variable in self.model.non_trainable_variables]
 
     def _metric_variables(self) -> List[Any]:
-        return [variable for metric in self.model.metrics for variable in metric.variables]
+        return [component(variable) for metric in self.model.metrics for variable in metric.variables]
 
 
 def _update(sdk: Sdk, model: Any, options: Options, feed: Feed, own: List[Own]) -> None:
     """One weight update: the replicas take turns within a step, as an infeed serves them."""
-    strategy, weights = model.distribute_strategy, model.trainable_variables
+    optimizer, weights = model.optimizer, model.trainable_variables
+    options.scales_each = is_als(optimizer) and not options.stages and options.steps_per_update > 1
     accumulated: List[Any] = [None] * feed.replicas
     for step in range(options.steps_per_update):
         for replica in range(feed.replicas):
-            gradients = _step(model, options, feed.next(), own[replica])
+            gradients = _step(sdk, model, options, feed.next(), own[replica])
+            if options.scales_each:  # each replica by itself; here one factor is for all
+                optimizer._do_lsf_update()
             accumulated[replica] = _accumulate(accumulated[replica], gradients, step, options)
-    summed = [sum(parts) for parts in zip(*accumulated)]
-    reduced = [sdk.sum_over_instances(np.asarray(part)) for part in summed]
-    strategy.run(lambda: model.optimizer.apply_gradients(zip(map(tf.constant, reduced), weights)))
+    reduced = [sdk.sum_over_instances(sum(parts)) for parts in zip(*accumulated)]
+    mine = [tf.constant(part) for part in accumulated[0]]
+    # One replica applies its own gradients, and whoever reduces them finds the sum over all.
+    strategy = model.distribute_strategy
+    strategy.extended.sums = {id(part): tf.constant(total) for part, total in zip(mine, reduced)}
+    apply = functools.partial(_apply_accumulated, optimizer) if options.scales_each else optimizer.apply_gradients
+    strategy.run(lambda: apply(list(zip(mine, weights))))
+    strategy.extended.sums = {}
 
 
-def _step(model: Any, options: Options, data: Tuple[Any, ...], own: Own) -> List[Any]:
+def _apply_accumulated(optimizer: Any, pairs: Any) -> None:
+    """What accumulates around ALSOptimizer reduces, applies, and counts the updates by itself."""
+    before = optimizer.iterations.numpy()
+    optimizer.apply_accumulated(pairs)
+    optimizer.iterations.assign(before)
+
+
+def _step(sdk: Sdk, model: Any, options: Options, data: Tuple[Any, ...], own: Own) -> List[Any]:
     """Gradients of one micro-batch."""
     if options.train_step is None:
 
@@ -126,15 +160,14 @@ def _step(model: Any, options: Options, data: Tuple[Any, ...], own: Own) -> List
             # As Keras 2.6 does before anything else.
             rest = tuple(value[:, tf.newaxis] if value.shape.rank == 1 else value for value in rest)
             targets, *weights = rest
-            with tf.GradientTape() as tape:
-                outputs = model(inputs, training=True)
-                loss = model.compiled_loss(targets, outputs, *weights, regularization_losses=model.losses)
-                loss /= model.distribute_strategy.replicas_in_sync  # Keras does; gradients are then summed
+            outputs = model(inputs, training=True)
+            # It divides the loss by the replicas in sync; their gradients are then summed.
+            loss = model.compiled_loss(targets, outputs, *weights, regularization_losses=model.losses)
             model.compiled_metrics.update_state(targets, outputs, *weights)
-            gradients = tape.gradient(loss, model.trainable_variables)
+            gradients = model.optimizer.get_gradients(loss, model.trainable_variables)
             if options.accumulation_method != "SUM" and (options.stages or options.steps_per_update > 1):
                 check_scaled_gradients(gradients)
-            return gradients
+            return model.optimizer.unscaled(gradients) if options.scales_each else gradients
 
         options.train_step = train_step
     own.load()
@@ -155,32 +188,44 @@ def _accumulate(total: Any, gradients: List[Any], step: int, options: Options) -
 
 
 def _logs(sdk: Sdk, model: Any, options: Options, own: List[Own]) -> Dict[str, Any]:
-    """The metrics of the last replica, unless set_replication_options() asked for another reduction."""
+    """What fit() tells: with PopDist the metrics over all replicas of all instances, otherwise those of one replica."""
+    if sdk.makes_data_up:
+        return dict.fromkeys((metric.name for metric in model.metrics), 0.0)
+    if model.distribute_strategy.reduces_metrics:
+        # Reading a metric on the device sums what it counts over all replicas, whatever set_replication_options() says.
+        everyone = Own(model)
+        everyone.metrics = [
+            sdk.sum_over_instances(sum(parts)) for parts in zip(*(replica.metrics for replica in own))
+        ]
+        everyone.load_metrics()
+        return {metric.name: model.distribute_strategy.run(metric.result).numpy() for metric in model.metrics}
     by_replica = []
     for replica in own:
         replica.load_metrics()
         by_replica.append({metric.name: metric.result().numpy() for metric in model.metrics})
-    if sdk.makes_data_up:
-        return dict.fromkeys(by_replica[0], 0.0)
     reduce: Dict[str, Callable[[List[Any]], Any]] = {
         "NONE": lambda values: values[-1],
         "LIST": list,
         "SUM": sum,
         "MEAN": np.mean,
     }
-    return {name: reduce[options.metric_method]([logs[name] for logs in by_replica]) for name in by_replica[0]}
+    method = "NONE" if options.stages else options.metric_method  # a pipeline's are not reduced
+    return {name: reduce[method]([logs[name] for logs in by_replica]) for name in by_replica[0]}
 
 
 def predict(sdk: Sdk, model: Any, options: Options, x: Any, verbose: Any = 0, steps: Any = None) -> Any:
-    replicas = _replicas(sdk, model, options)
+    if model.run_eagerly:
+        raise RuntimeError("models cannot run eagerly in an IPU strategy")
     with model.distribute_strategy.scope():
-        feed = Feed(x, model.inputs, replicas, steps, options.steps_per_execution, 1)
-        options.check_run(sdk, feed.steps_per_execution, is_training=False)
+        feed = Feed(x, model.inputs)
+        feed.divide(_replicas(sdk, options), steps, options.steps_per_execution, 1)
         if options.predict_step is None:
             options.predict_step = tf.function(lambda inputs: model(inputs, training=False))
         rows = []
-        for _ in feed.executions(0):
-            for _ in range(feed.steps_per_execution * replicas):
+        for _ in feed.epochs(1):
+            _check_model(model, options, "predict")
+            options.check_run(sdk, feed.steps_per_execution, is_training=False)
+            for _ in range(feed.steps * feed.replicas):
                 (inputs,) = feed.next()
                 rows.append(model.distribute_strategy.run(options.predict_step, args=(inputs,)).numpy())
     found = np.concatenate(rows)

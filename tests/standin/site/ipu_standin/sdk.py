@@ -30,6 +30,7 @@ class Sdk:
         self.ipus: Optional[int] = None  # of this instance, once configured
         self.io_tiles = 0  # as last configured
         self.makes_data_up = False  # as its flags said when it was first configured
+        self.rounding, self.is_prng_stable = "OFF", False  # as last configured
         self.turn, self.is_crossed = 1, False  # of an Estimator's model: its replicas, and whether it sums over them
 
     def _count(self, name: str, default: int) -> int:
@@ -79,6 +80,7 @@ class Sdk:
 
     def sum_over_instances(self, values: Any) -> Any:
         """The sum of an array over all instances: what GCL does between IPUs, and MPI between hosts."""
+        values = np.array(values)  # MPI takes no scalars
         if self.instances == 1:
             return values
         from mpi4py import MPI
@@ -121,6 +123,8 @@ def make_config(sdk: Sdk) -> Any:
             sdk.makes_data_up = "--use_synthetic_data" in sdk.flags
         sdk.ipus = ipus
         sdk.io_tiles = config.io_tiles.num_io_tiles
+        sdk.rounding = config.floating_point_behaviour.esr.name
+        sdk.is_prng_stable = config.experimental.enable_prng_stability
         if sdk.environ.get(ENGINE):  # part of what an executable is looked for in the cache by
             sdk.calls.record(ENGINE, {"value": sdk.environ[ENGINE]})
 
