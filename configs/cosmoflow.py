@@ -69,14 +69,14 @@ class CosmoflowData:
     shuffle_block: int = setting(1, "neighbouring records that stay together in an epoch's order; 1: none", at_least=1)
     shuffle_window: int = setting(64, "blocks whose records are mixed with each other", at_least=1)
     n_train: int = setting(10000, "training samples", flag="--n-train", at_least=1)
-    n_valid: int = setting(1000, "validation samples", flag="--n-valid", at_least=1)
+    n_valid: int = setting(1000, "validation samples; 0: there is no validation", flag="--n-valid", at_least=0)
     side: int = setting(64, "voxels along one edge of a volume", flag="--side", at_least=1)
     channels: int = setting(4, "redshift channels of a volume", at_least=1)
     normalise: str = setting(
-        "log",
-        "take log(1 + count), or divide counts by the mean of the volume",
+        "mean",
+        "divide counts by the mean of the volume, or take log(1 + count)",
         flag="--normalise",
-        choices=("log", "mean"),
+        choices=("mean", "log"),
     )
     host_preprocess: bool = setting(
         False,
