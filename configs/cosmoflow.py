@@ -59,12 +59,16 @@ class CosmoflowData:
         "generate samples on the host, or inside the training step",
         flag="--synthetic-data",
         choices=("cpu", "ipu"),
+        spellings={"host": "cpu"},
     )
     stage_dir: Optional[str] = setting(
         None,
         "directory on a local disk of each host, to copy the records to before training",
         flag="--stage-dir",
         is_path=True,
+    )
+    shuffle: bool = setting(
+        True, "train in an order that is drawn anew for each epoch, not in that of the files", flag="--shuffle/--no-shuffle"
     )
     shuffle_block: int = setting(1, "neighbouring records that stay together in an epoch's order; 1: none", at_least=1)
     shuffle_window: int = setting(64, "blocks whose records are mixed with each other", at_least=1)
@@ -117,6 +121,10 @@ class CosmoflowSettings(WorkloadSettings):
     @property
     def api(self) -> str:
         return REPLICATED if self.estimator.use else KERAS
+
+    @property
+    def usual_target(self) -> float:
+        return 0.124  # the mean absolute error that MLPerf HPC asks for
 
     @property
     def shape(self) -> Tuple[int, ...]:

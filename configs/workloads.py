@@ -30,6 +30,7 @@ WORKLOADS = tuple(_SCHEMAS)
 
 # Each says the same thing in two ways: who gives one means it instead of the other in a file below.
 _ONE_OF_TWO = (
+    ("model.norm_groups", "model.norm_channels_per_group"),
     ("training.gradient_accumulation_count", "training.global_batch_size"),
     ("data.dataset_path", "data.synthetic_data"),
     ("data.data_dir", "data.synthetic_data"),

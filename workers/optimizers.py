@@ -36,7 +36,9 @@ def make_optimizer(settings: WorkloadSettings, batch: Batch, updates_per_epoch: 
         optimizer = RmsProp(rate, rho=smoothing(chosen, batch), momentum=chosen.momentum)
     else:
         optimizer = Sgd(rate, momentum=chosen.momentum)
-    if chosen.epsilon is not None:
+    if chosen.name == "lars":
+        optimizer.epsilon = chosen.epsilon or tf.keras.backend.epsilon()  # as published, where 0 is for none given
+    elif chosen.epsilon is not None:
         optimizer.epsilon = chosen.epsilon  # not as an argument, where Keras takes 0 for none given
     if chosen.name != "lars":
         optimizer.weight_decay = chosen.weight_decay
@@ -74,10 +76,15 @@ def optimizer_state(optimizer: Any) -> List[np.ndarray]:
     return [weight.numpy() for weight in optimizer.weights]
 
 
-def restore_optimizer(optimizer: Any, variables: Sequence[Any], arrays: Sequence[np.ndarray]) -> None:
-    """Give an optimizer of these trainable variables the state that one like it had."""
+def make_state(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Give an optimizer the state that its first update of these trainable variables would make."""
     with tf.name_scope(optimizer._name):  # as when the first update makes them
         optimizer._create_all_weights(list(variables))
+
+
+def restore_optimizer(optimizer: Any, variables: Sequence[Any], arrays: Sequence[np.ndarray]) -> None:
+    """Give an optimizer of these trainable variables the state that one like it had."""
+    make_state(optimizer, variables)
     shapes = [tuple(weight.shape) for weight in optimizer.weights]
     found = [array.shape for array in arrays]
     if shapes != found:

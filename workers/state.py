@@ -10,7 +10,7 @@ import numpy as np
 from ipulaunch.configs.errors import DataError, JobError
 from ipulaunch.workers import checkpoints
 from ipulaunch.workers.checkpoints import Checkpoint
-from ipulaunch.workers.optimizers import optimizer_state, restore_optimizer
+from ipulaunch.workers.optimizers import make_state, optimizer_state, restore_optimizer
 
 
 class TrainingState:
@@ -41,6 +41,13 @@ class TrainingState:
             optimizer=optimizer_state(self.optimizer),
             more=[variable.numpy() for variable in self.more],
         )
+
+    def copy(self) -> Checkpoint:
+        """What a checkpoint would hold now, in memory."""
+        make_state(self.optimizer, self.model.trainable_variables)
+        weights = [weight.numpy() for weight in self.model.weights]
+        more = [variable.numpy() for variable in self.more]
+        return Checkpoint(Path("memory"), weights, optimizer_state(self.optimizer), more, {"update": 0})
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue where a checkpoint was written."""
