@@ -90,8 +90,8 @@ class Device:
         "on_demand", "when the IPUs are attached: before compiling, or once they are needed", flag="--device-connection",
         choices=("always", "on_demand"), ipu_only=True,
     )  # fmt: skip
-    accelerator_side_reduction: Optional[bool] = setting(
-        None, "reduce losses and metrics over the replicas on the device, as PopDist does anyway",
+    accelerator_side_reduction: bool = setting(
+        False, "reduce losses and metrics over the replicas in each step on the device (SDK 3.1 and later)",
         flag="--accelerator-side-reduction/--no-accelerator-side-reduction", ipu_only=True,
     )  # fmt: skip
     compile_only: bool = setting(

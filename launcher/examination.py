@@ -105,7 +105,7 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
         lines.append(Finding("IPU only", ipu_only, in_plan_only=True))
         if backend == "cpu":
             notes.append(f"IPU only, recorded and without effect on CPUs: {ipu_only}")
-    others = [*_without_effect(resolved), *_not_as_asked(resolved, plan, backend)]
+    others = [*_without_effect(resolved), *_not_as_asked(resolved, plan)]
     warnings = [*settings.warnings, *others, *pipeline_warnings, *warnings]
     return Findings(tuple(lines), tuple(warnings), tuple(notes))
 
@@ -203,8 +203,8 @@ def _without_effect(resolved: Resolved) -> List[str]:
     return found
 
 
-def _not_as_asked(resolved: Resolved, plan: Plan, backend: str) -> List[str]:
-    """What was asked for and is otherwise on this backend or under this plan."""
+def _not_as_asked(resolved: Resolved, plan: Plan) -> List[str]:
+    """What was asked for and is otherwise under this plan."""
     settings, given = resolved.settings, resolved.given
     found = []
     validating = settings.launch.validation_num_replicas
@@ -215,11 +215,9 @@ def _not_as_asked(resolved: Resolved, plan: Plan, backend: str) -> List[str]:
         )
     if settings.training.ckpt_all_instances and plan.instances == 1:
         found.append("--ckpt-all-instances has no effect: there is only one instance")
-    if settings.device.accelerator_side_reduction is False and backend == "ipu":
-        found.append(
-            "--no-accelerator-side-reduction has no effect: PopDist's Keras reduces losses and metrics over all"
-            " replicas on the device"
-        )
+    if settings.device.accelerator_side_reduction and (plan.replicas == 1 or settings.pipeline.splits):
+        why = "there is only one replica" if plan.replicas == 1 else "a pipeline is reduced once in a device call"
+        found.append(f"--accelerator-side-reduction has no effect: {why}")
     if "data.pipeline_num_parallel" in given and settings.data.synthetic_data == "ipu":
         found.append("data.pipeline_num_parallel has no effect on images that the device makes")
     return found

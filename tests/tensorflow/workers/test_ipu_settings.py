@@ -155,6 +155,7 @@ MAPPED = [
     ("outfeed_depth=4", "Model.set_outfeed_queue_options", {"kwargs": {"buffer_depth": 4}}),
     ("connection=on_demand", f"{CONNECTION}.type =", value("DeviceConnectionType.ON_DEMAND")),
     ("connection=on_demand", f"{CONNECTION}.enable_remote_buffers =", value(True)),
+    ("accelerator_side_reduction=true", "Model.set_replication_options", {"replicated_metric_reduction_method": "MEAN"}),
     (
         "optimizer_state_offloading=true",
         "Model.set_gradient_accumulation_options",
