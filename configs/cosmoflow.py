@@ -68,7 +68,9 @@ class CosmoflowData:
         is_path=True,
     )
     shuffle: bool = setting(
-        True, "train in an order that is drawn anew for each epoch, not in that of the files", flag="--shuffle/--no-shuffle"
+        True,
+        "train in an order that is drawn anew for each epoch, not in that of the files",
+        flag="--shuffle/--no-shuffle",
     )
     shuffle_block: int = setting(1, "neighbouring records that stay together in an epoch's order; 1: none", at_least=1)
     shuffle_window: int = setting(64, "blocks whose records are mixed with each other", at_least=1)

@@ -87,8 +87,8 @@ class Device:
         None, "results of micro-batches kept until the host takes them", at_least=1, ipu_only=True
     )
     connection: str = setting(
-        "on_demand", "when the IPUs are attached: before compiling, or once they are needed", flag="--device-connection",
-        choices=("always", "on_demand"), ipu_only=True,
+        "on_demand", "when the IPUs are attached: before compiling, or once they are needed",
+        flag="--device-connection", choices=("always", "on_demand"), ipu_only=True,
     )  # fmt: skip
     accelerator_side_reduction: bool = setting(
         False, "reduce losses and metrics over the replicas in each step on the device (SDK 3.1 and later)",

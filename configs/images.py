@@ -69,7 +69,9 @@ class ImageData:
     std: Tuple[float, ...] = setting((255.0,), "what they are then divided by", above=0)
     augment: bool = setting(False, "crop and flip training images at random", flag="--augment/--no-augment")
     shuffle: bool = setting(
-        True, "train in an order that is drawn anew for each epoch, not in that of the files", flag="--shuffle/--no-shuffle"
+        True,
+        "train in an order that is drawn anew for each epoch, not in that of the files",
+        flag="--shuffle/--no-shuffle",
     )
     shuffle_block: int = setting(1, "neighbouring images that stay together in an epoch's order; 1: none", at_least=1)
     shuffle_window: int = setting(64, "blocks whose images are mixed with each other", at_least=1)

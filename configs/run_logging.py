@@ -22,9 +22,7 @@ class Logging:
         "compute what sweeps of hyperparameters compare: the epoch that reaches the target, and an optimization metric",
         flag="--sweep/--no-sweep",
     )
-    wandb: bool = setting(
-        False, "also log to Weights & Biases, which must be installed", flag="--wandb/--no-wandb"
-    )
+    wandb: bool = setting(False, "also log to Weights & Biases, which must be installed", flag="--wandb/--no-wandb")
     wandb_run_name: Optional[str] = setting(
         None, "name of the run in Weights & Biases; by default that of the run directory", flag="--wandb-run-name"
     )

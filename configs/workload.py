@@ -8,8 +8,8 @@ from typing import List
 from ipulaunch.configs.device import Device
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.estimators import KERAS
-from ipulaunch.configs.run_logging import Logging
 from ipulaunch.configs.optimization import Optimizer, Schedule
+from ipulaunch.configs.run_logging import Logging
 from ipulaunch.configs.schema import section
 from ipulaunch.configs.sections import Launch, Pipeline, Training
 from ipulaunch.configs.survival import Survival

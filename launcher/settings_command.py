@@ -78,7 +78,9 @@ class SettingsCommand(click.Command):
 
     def _lists(self) -> Set[str]:
         """The options of settings that are lists."""
-        return {name for option in self._options if option.multiple and "__" in str(option.name) for name in option.opts}
+        return {
+            name for option in self._options if option.multiple and "__" in str(option.name) for name in option.opts
+        }
 
     def _whole(self, word: str) -> str:
         """A word of the command line with the whole name of the option that it begins."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 from typing import List, NamedTuple, Optional, Tuple
@@ -87,8 +88,8 @@ def host_events(
     exact = first_ckpt_epoch * updates_per_epoch
     first_checkpoint = _nearest(exact, [math.floor(exact), math.ceil(exact)])
     # gcd(x, 0) is x, so what never happens divides nothing further.
-    call = math.gcd(log_every, math.gcd(checkpoint_every, first_checkpoint if checkpoint_every else 0))
-    call = call or epochs * updates_per_epoch
+    periods = (log_every, checkpoint_every, first_checkpoint if checkpoint_every else 0)
+    call = functools.reduce(math.gcd, periods, epochs * updates_per_epoch)
     if checkpoint_every and first_checkpoint != exact:
         more.append(
             f"epoch {first_ckpt_epoch} ends after {float(exact):g} updates of {updates_per_epoch} per epoch: the first"

@@ -117,7 +117,9 @@ def test_what_others_keep_beside_the_checkpoints_stays(instance_in: Make, tmp_pa
     assert [path.name for path in elsewhere.iterdir()] == ["notes.txt"]
 
 
-def test_checkpoints_stay_where_validation_fails(instance_in: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_stay_where_validation_fails(
+    instance_in: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*arguments: Any) -> Any:
         raise JobError("no validation")
 
@@ -131,9 +133,7 @@ def test_checkpoints_stay_where_validation_fails(instance_in: Make, tmp_path: Pa
 def test_every_instance_writes_its_checkpoints_if_asked(elsewhere: bool, instance_in: Make, tmp_path: Path) -> None:
     """Those of instance 0 where they always are; resuming and validation find no others."""
     where = tmp_path / "elsewhere" if elsewhere else tmp_path / "run" / "checkpoints"
-    settings = with_options(
-        ckpt_all_instances=True, checkpoint_output_dir=str(where) if elsewhere else None
-    )
+    settings = with_options(ckpt_all_instances=True, checkpoint_output_dir=str(where) if elsewhere else None)
     keepers = []
     for number in (1, 0):  # instance 0 need not be the first
         at = instance_in(tmp_path / "run", settings, Place(number, 2, number, 2, number, 1, 2, 1))
@@ -235,7 +235,9 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeWandb:
 
 
 @pytest.mark.core
-def test_weights_and_biases_is_told_what_the_history_is_told(instance_in: Make, tmp_path: Path, wandb: FakeWandb) -> None:
+def test_weights_and_biases_is_told_what_the_history_is_told(
+    instance_in: Make, tmp_path: Path, wandb: FakeWandb
+) -> None:
     logging = Logging(wandb=True, wandb_run_name="mine", wandb_tags=("pod16", "conv"), sweep=True)
     carry_out(instance_in(tmp_path, with_options(logging, target_accuracy=1e-9)))
     (begun,) = wandb.begun
@@ -257,7 +259,9 @@ def test_a_run_and_its_project_have_names_by_default(
     assert (wandb.begun[0]["project"], wandb.begun[0]["name"]) == ("theirs", "mnist-1")
 
 
-def test_weights_and_biases_is_off_unless_asked_for_and_on_other_instances(instance_in: Make, tmp_path: Path, wandb: FakeWandb) -> None:
+def test_weights_and_biases_is_off_unless_asked_for_and_on_other_instances(
+    instance_in: Make, tmp_path: Path, wandb: FakeWandb
+) -> None:
     other = Place(1, 2, 1, 2, 1, 1, 2, 1)
     asked = with_options(Logging(wandb=True))
     for at in (instance_in(tmp_path, SETTINGS), instance_in(tmp_path, asked, other)):
@@ -276,14 +280,18 @@ def test_a_run_that_ends_early_is_ended_there_as_well(
     assert wandb.ended == [code]
 
 
-def test_a_missing_package_is_told_with_what_to_install(instance_in: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_told_with_what_to_install(
+    instance_in: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(NotReadyError, match="--wandb is given, and Weights & Biases is not installed") as caught:
         carry_out(instance_in(tmp_path, with_options(Logging(wandb=True))))
     assert "pip install wandb" in caught.value.hint
 
 
-def test_a_service_that_cannot_be_reached_is_told_with_the_way_offline(instance_in: Make, tmp_path: Path, wandb: FakeWandb) -> None:
+def test_a_service_that_cannot_be_reached_is_told_with_the_way_offline(
+    instance_in: Make, tmp_path: Path, wandb: FakeWandb
+) -> None:
     wandb.fails = True
     with pytest.raises(NotReadyError, match="does not begin: RuntimeError: api_key not configured") as caught:
         carry_out(instance_in(tmp_path, with_options(Logging(wandb=True))))

@@ -487,7 +487,9 @@ def test_options_of_a_worker_are_the_name_and_what_was_given(workload: str, name
     ("workload", "name", "hint"),
     [
         pytest.param("imagenet", "resnet50_infer_bs8", "known: resnet50_16ipus_16k_bn_pipeline, ", id="near"),
-        pytest.param("cosmoflow", "zzz", "known: cosmoflow_v1, mlperf_128, published_program, published_yaml", id="nothing near"),
+        pytest.param(
+            "cosmoflow", "zzz", "known: cosmoflow_v1, mlperf_128, published_program, published_yaml", id="nothing near"
+        ),
         pytest.param("mnist", "zzz", "it has none: leave --config out", id="none"),
     ],
 )

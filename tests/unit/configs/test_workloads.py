@@ -270,7 +270,7 @@ def test_validation_follows_its_samples(texts: List[str], rehearsal: bool, expec
 
 def test_validation_without_samples_is_refused() -> None:
     texts = ("data.n_valid=0", "training.validation=true")
-    with pytest.raises(SettingsError, match="data.n_valid is 0, and validation is asked for"):
+    with pytest.raises(SettingsError, match=r"data\.n_valid is 0, and validation is asked for"):
         resolve("cosmoflow", rehearsal=False, overrides=[assignment(text, "--set") for text in texts])
 
 

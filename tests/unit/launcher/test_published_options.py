@@ -1,7 +1,7 @@
-"""Every option of the parser of Graphcore's CNN application (vision/cnns/tensorflow2, v3.4.1), as published lines write it.
+"""Every option of the parser of Graphcore's CNN application (vision/cnns/tensorflow2, v3.4.1), as published.
 
-A row has the option, what is written after it, and what arrives in the settings of the worker. Where the option only means
-something beside others, these come first.
+A row has the option, what is written after it, and what arrives in the settings of the worker. Where the option only
+means something beside others, these come first.
 """
 
 from __future__ import annotations
@@ -182,7 +182,9 @@ ROWS = [
     Row("min-remote-tensor-size", "128", {"device.min_remote_tensor_size": 128}),
     *switch("stable-norm", "device.stable_norm"),
     Row("available-memory-proportion", "15", {"device.available_memory_proportion": [15]}),
-    Row("available-memory-proportion", "15 20.5 " * 4, {"device.available_memory_proportion": [15, 20.5] * 4}, PIPELINE),
+    Row(
+        "available-memory-proportion", "15 20.5 " * 4, {"device.available_memory_proportion": [15, 20.5] * 4}, PIPELINE
+    ),
     *(
         Row("scheduling-algorithm", name, {"device.scheduling_algorithm": name})
         for name in ("CHOOSE_BEST", "CLUSTERING", "POST_ORDER", "LOOK_AHEAD", "SHORTEST_PATH")
@@ -219,6 +221,15 @@ def arrived(ipulaunch: Run, *words: str, workload: str = "imagenet") -> Dict[str
 
 def test_the_table_has_all_published_options() -> None:
     assert len({row.option for row in ROWS} - ABBREVIATED | OF_THEIR_OWN) == PUBLISHED
+
+
+def test_the_documents_say_what_each_option_becomes() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "published-options.md").read_text(encoding="utf-8")
+    lines = {line.split("`")[1][2:]: line for line in text.splitlines() if line.startswith("| `--")}
+    for row in ROWS:
+        if row.option not in ABBREVIATED:
+            assert [key for key in row.arrives if f"`{key}`" not in lines[row.option]] == [], row.option
+    assert set(lines) >= OF_THEIR_OWN
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.option} {row.value[:30]}" for row in ROWS])
