@@ -39,7 +39,7 @@ def train(directory: Path, name: str, *words: str) -> Dict[str, Any]:
 def cosmoflow(directory: Path) -> Result:
     data = str(directory / "cosmoflow")
     ipulaunch("data", "make", "cosmoflow", "--out", data, "--samples=1500", "--validation-samples=200", "--side=16")
-    options = ["--side=16", "--n-conv-layers=3", "--n-train=1500", "--n-valid=200", "--num-epochs=6", "--dropout=0"]
+    options = ["--side=16", "--n-conv-layers=3", "--n-train=1500", "--n-valid=200", "--num-epochs=8", "--dropout=0"]
     options += ["--micro-batch-size=4", "--optimizer=adam", "--learning-rate=0.001"]
     summary = train(directory, "cosmoflow", "cosmoflow", "--pod=4", "--data-dir", data, *options)
     factor = PREDICTING_THE_MEAN / summary["metrics"]["val_loss"]

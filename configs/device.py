@@ -15,7 +15,7 @@ class Device:
 
     stochastic_rounding: str = setting(
         "off", "round 16-bit results up or down at random; ri: the same on all replicas", flag="--stochastic-rounding",
-        choices=("off", "on", "ri"), ipu_only=True,
+        choices=("off", "on", "ri"), ipu_only=True, spellings={"replica_identical_only": "ri"},
     )  # fmt: skip
     half_partials: bool = setting(
         False, "sum the products of convolutions and matrix multiplications in 16 bits",
@@ -42,23 +42,31 @@ class Device:
         False, "keep the optimizer's state in memory outside the IPUs",
         flag="--optimizer-state-offloading/--no-optimizer-state-offloading", ipu_only=True,
     )  # fmt: skip
-    stable_norm: bool = setting(False, "a slower, more exact sum in normalisation layers", ipu_only=True)
+    stable_norm: bool = setting(
+        False, "a slower, more exact sum in normalisation layers", flag="--stable-norm/--no-stable-norm", ipu_only=True
+    )
     distributed_norm_replicas: int = setting(
-        1, "neighbouring replicas that share batch statistics", at_least=1, ipu_only=True
-    )
+        1, "neighbouring replicas that share batch statistics", flag="--dbn-replica-group-size", at_least=1,
+        ipu_only=True,
+    )  # fmt: skip
     internal_exchange_optimisation_target: Optional[str] = setting(
-        None, "what the compiler favours between tiles", choices=("balanced", "cycles", "memory"), ipu_only=True
-    )
+        None, "what the compiler favours between tiles", flag="--internal-exchange-optimization-target",
+        choices=("balanced", "cycles", "memory"), ipu_only=True,
+    )  # fmt: skip
     max_cross_replica_sum_buffer_size: Optional[int] = setting(
-        None, "bytes of gradients summed over replicas at once", at_least=0, ipu_only=True
-    )
+        None, "bytes of gradients summed over replicas at once", flag="--max-cross-replica-buffer-size", at_least=0,
+        ipu_only=True,
+    )  # fmt: skip
     max_reduce_many_buffer_size: Optional[int] = setting(
-        None, "bytes of reductions joined into one", at_least=0, ipu_only=True
+        None, "bytes of reductions joined into one", flag="--max-reduce-many-buffer-size", at_least=0, ipu_only=True
     )
     min_remote_tensor_size: Optional[int] = setting(
-        None, "bytes below which a tensor stays on the IPU", at_least=0, ipu_only=True
+        None, "bytes below which a tensor stays on the IPU", flag="--min-remote-tensor-size", at_least=0, ipu_only=True
     )
-    gather_conv_output: bool = setting(False, "gather the output of convolutions onto fewer tiles", ipu_only=True)
+    gather_conv_output: bool = setting(
+        False, "gather the output of convolutions onto fewer tiles",
+        flag="--gather-conv-output/--no-gather-conv-output", ipu_only=True,
+    )  # fmt: skip
     conv_dithering: bool = setting(
         False, "start each convolution on a different tile, so that memory fills evenly",
         flag="--conv-dithering/--no-conv-dithering", ipu_only=True,
@@ -67,15 +75,24 @@ class Device:
         "CHOOSE_BEST", "how the compiler orders operations", flag="--scheduling-algorithm",
         choices=("CHOOSE_BEST", "CLUSTERING", "POST_ORDER", "LOOK_AHEAD", "SHORTEST_PATH"), ipu_only=True,
     )  # fmt: skip
-    fused_preprocessing: bool = setting(False, "the SDK's fused image normalisation", ipu_only=True)
+    fused_preprocessing: bool = setting(
+        False, "the SDK's fused image normalisation", flag="--fused-preprocessing/--no-fused-preprocessing",
+        ipu_only=True,
+    )  # fmt: skip
     io_tiles: Optional[int] = setting(None, "tiles kept for input and output", at_least=0, ipu_only=True)
-    prefetch_depth: Optional[int] = setting(None, "micro-batches sent ahead of their use", at_least=1, ipu_only=True)
+    prefetch_depth: Optional[int] = setting(
+        None, "micro-batches sent ahead of their use", flag="--prefetch-depth", at_least=1, ipu_only=True
+    )
     outfeed_depth: Optional[int] = setting(
         None, "results of micro-batches kept until the host takes them", at_least=1, ipu_only=True
     )
     connection: str = setting(
-        "always", "when the IPUs are attached: before compiling, or after", flag="--device-connection",
-        choices=("always", "on_demand"), ipu_only=True,
+        "on_demand", "when the IPUs are attached: before compiling, or once they are needed",
+        flag="--device-connection", choices=("always", "on_demand"), ipu_only=True,
+    )  # fmt: skip
+    accelerator_side_reduction: bool = setting(
+        False, "reduce losses and metrics over the replicas in each step on the device (SDK 3.1 and later)",
+        flag="--accelerator-side-reduction/--no-accelerator-side-reduction", ipu_only=True,
     )  # fmt: skip
     compile_only: bool = setting(
         False, "compile into the executable cache, without IPUs, and train nothing",

@@ -110,6 +110,10 @@ def _refuse_numbers(settings: Any) -> None:
 def _refuse_events(settings: Any) -> None:
     training = settings.training
     refused = (
+        (training.ckpt_all_instances, "--ckpt-all-instances", "an Estimator writes one set of checkpoints"),
+        (training.clean_dir, "--clean-dir", "remove its --model-dir yourself"),
+        (settings.logging.mlperf, "--mlperf-logging", "measure the same training with Keras"),
+        (settings.logging.sweep, "--sweep", "sweep the same training with Keras"),
         (training.resume, "--resume", "an Estimator continues from the newest checkpoint of its --model-dir"),
         (training.checkpoint_input_dir, "--checkpoint-input-dir", "use --model-dir with --test-only"),
         (training.checkpoint_output_dir, "--checkpoint-output-dir", "use --model-dir"),

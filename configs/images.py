@@ -21,12 +21,15 @@ MODELS = (
 class ImageModel:
     """The network."""
 
-    name: str = setting("resnet50", "the network", flag="--model", choices=MODELS)
+    name: str = setting("resnet50", "the network", flag="--model", choices=MODELS, also=("--model-name",))
     norm_layer: str = setting(
         "batch_norm", "normalisation layer of the ResNets", flag="--norm-layer",
-        choices=("batch_norm", "group_norm"),
+        choices=("batch_norm", "group_norm"), spellings={"custom_batch_norm": "batch_norm"},
     )  # fmt: skip
     norm_groups: int = setting(32, "groups of channels, for group_norm", at_least=1)
+    norm_channels_per_group: Optional[int] = setting(
+        None, "channels of a group, for group_norm, instead of the number of groups", at_least=1
+    )
     norm_momentum: float = setting(0.97, "how much of the batch statistics a weight update keeps", at_least=0, below=1)
     dropout: Optional[float] = setting(
         None, "fraction of units dropped in training, for networks with dropout", flag="--dropout", at_least=0,
@@ -49,6 +52,7 @@ class ImageData:
         "generate images on the host, or inside the training step",
         flag="--synthetic-data",
         choices=("cpu", "ipu"),
+        spellings={"host": "cpu"},
     )
     stage_dir: Optional[str] = setting(
         None,
@@ -64,10 +68,24 @@ class ImageData:
     mean: Tuple[float, ...] = setting((0.0,), "what is taken off a pixel's colours, which go from 0 to 255")
     std: Tuple[float, ...] = setting((255.0,), "what they are then divided by", above=0)
     augment: bool = setting(False, "crop and flip training images at random", flag="--augment/--no-augment")
+    shuffle: bool = setting(
+        True,
+        "train in an order that is drawn anew for each epoch, not in that of the files",
+        flag="--shuffle/--no-shuffle",
+    )
     shuffle_block: int = setting(1, "neighbouring images that stay together in an epoch's order; 1: none", at_least=1)
     shuffle_window: int = setting(64, "blocks whose images are mixed with each other", at_least=1)
     host_preprocess: bool = setting(
-        False, "normalise on the host instead of the device", flag="--host-preprocess/--no-host-preprocess"
+        False,
+        "normalise on the host instead of the device",
+        flag="--host-preprocess/--no-host-preprocess",
+        also=("--no-accelerator-side-preprocess/--accelerator-side-preprocess",),
+    )
+    pipeline_num_parallel: Optional[int] = setting(
+        None,
+        "images that an instance prepares at the same time; by default as many as it has cores",
+        flag="--pipeline-num-parallel",
+        at_least=1,
     )
     eight_bit_transfer: Optional[bool] = setting(
         None,
@@ -114,6 +132,10 @@ class ImageSettings(WorkloadSettings):
                 f"a target accuracy of {target:g} is never reached",
                 hint=f"accuracies go from 0 to 1: {target:g} % is {target / 100:g}",
             )
+
+    @property
+    def usual_target(self) -> float:
+        return 0.759  # of the published application, and of MLPerf for ImageNet
 
     @property
     def shape(self) -> Tuple[int, ...]:

@@ -41,4 +41,8 @@ def in_words(record: Mapping[str, Any]) -> str:
         return f"checkpoint of update {record['update']}: {record['path']}"
     if kind == "validation":
         return f"validation of {record.get('checkpoint', 'the weights')}: {metrics_text(measured(record))}"
+    if kind == "loading":
+        return "loading the program, before the clock starts"
+    if kind == "time_to_train":
+        return f"time to train: {record['seconds']:.1f} s, with validation"
     return ""

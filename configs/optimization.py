@@ -29,7 +29,7 @@ class Optimizer:
         None, "for rmsprop: rho = 1 - 2^exponent x global batch, instead of rho", below=0
     )
     epsilon: Optional[float] = setting(
-        None, "what keeps a division from 0; without it, the optimizer's own", at_least=0
+        None, "what keeps a division from 0; without it, and with 0 for lars, the optimizer's own", at_least=0
     )
     eeta: float = setting(0.001, "how far lars trusts the ratio of weight and gradient", above=0)
     weight_decay: float = setting(
@@ -43,7 +43,7 @@ class Optimizer:
     loss_scaling: float = setting(
         1.0, "factor on the loss that keeps small 16-bit gradients from becoming 0; removed before the update",
         flag="--loss-scaling",
-        above=0,
+        above=0, spellings={0: 1.0},
     )  # fmt: skip
     auto_loss_scaling: bool = setting(
         False, "let the loss scaling follow the gradients", flag="--auto-loss-scaling/--no-auto-loss-scaling"

@@ -33,13 +33,17 @@ def setting(
     above: Optional[float] = None,
     ipu_only: bool = False,
     is_path: bool = False,
+    also: Tuple[str, ...] = (),
+    spellings: Optional[Mapping[object, object]] = None,
 ) -> Any:
     """A value of a settings dataclass: its default, what it means, its limits and its own option, if it has one.
 
-    What is `ipu_only` has no meaning on a CPU: a rehearsal records it and says so.
+    What is `ipu_only` has no meaning on a CPU: a rehearsal records it and says so. The published applications call some
+    options and values otherwise: `also` are further names of the option, and `spellings` says which value is meant.
     """
     limits = {"choices": choices, "at_least": at_least, "at_most": at_most, "below": below, "above": above}
-    about = {"help": help, "flag": flag, "ipu_only": ipu_only, "is_path": is_path}
+    names = {"help": help, "flag": flag, "also": also, "spellings": spellings or {}}
+    about = {**names, "ipu_only": ipu_only, "is_path": is_path}
     return dataclasses.field(default=default, metadata={**about, **limits})
 
 
@@ -150,7 +154,7 @@ def _unknown(key: str, origin: str, beside: List[str], root: type) -> SettingsEr
 
 def _checked(key: str, kind: str, given: Given, about: Mapping[str, Any]) -> object:
     try:
-        chosen = _chosen(given.value, about["choices"])
+        chosen = _chosen(_meant(given.value, about["spellings"]), about["choices"])
         if "str" in kind and isinstance(chosen, (bool, int, float)) and given.text is not None:
             chosen = given.text  # 2024, 0123 and no are names of directories as well
         value = _KINDS[kind](chosen)
@@ -166,6 +170,14 @@ def _checked(key: str, kind: str, given: Given, about: Mapping[str, Any]) -> obj
     choices = about["choices"]
     another = f"give another value, or none for what is shipped; it means: {about['help']}"
     raise SettingsError(message, hint=nearest(str(given.value), choices) or another)
+
+
+def _meant(value: object, spellings: Mapping[object, object]) -> object:
+    """The value that a published spelling stands for; any other one is meant as it is."""
+    if isinstance(value, bool):
+        return value
+    word = value.lower() if isinstance(value, str) else value
+    return next((meant for written, meant in spellings.items() if word == written), value)
 
 
 def _chosen(value: object, choices: Tuple[str, ...]) -> object:

@@ -29,6 +29,12 @@ class Launch:
     num_instances: Optional[int] = setting(
         None, "number of host processes, over all hosts", flag="--num-instances", at_least=1
     )
+    validation_num_replicas: Optional[int] = setting(
+        None,
+        "number of copies of the model that validate; in a run that also trains, it is that of the training",
+        flag="--validation-num-replicas",
+        at_least=1,
+    )
     single: bool = setting(False, "whether one replica runs when no POD is named")
     io_bound: bool = setting(False, "whether the host's input work, not the IPU, limits the speed")
     min_cores_per_instance: int = setting(4, "cores below which an instance cannot feed its replicas", at_least=1)
@@ -119,7 +125,7 @@ class Training:
     weight_updates_per_epoch: Optional[int] = setting(
         None, "number of weight updates that count as an epoch, instead of one pass over the samples",
         flag="--weight-updates-per-epoch",
-        at_least=1,
+        at_least=1, spellings={-1: None},
     )  # fmt: skip
     remainder: str = setting(
         "drop",
@@ -163,8 +169,16 @@ class Training:
         None, "how often a checkpoint is written; 0: never. Without it, after each epoch, or log if logs are rarer",
         flag="--ckpts-per-epoch", at_least=0,
     )  # fmt: skip
-    first_ckpt_epoch: int = setting(
-        0, "epoch after which the first checkpoint is written", flag="--first-ckpt-epoch", at_least=0
+    first_ckpt_epoch: Fraction = setting(
+        Fraction(0), "epoch after which the first checkpoint is written", flag="--first-ckpt-epoch", at_least=0
+    )
+    ckpt_all_instances: bool = setting(
+        False,
+        "let every instance write its checkpoints, those of instance N > 0 to rankN inside the directory",
+        flag="--ckpt-all-instances/--no-ckpt-all-instances",
+    )
+    clean_dir: bool = setting(
+        False, "remove the checkpoints of the run once they are validated", flag="--clean-dir/--no-clean-dir"
     )
     keep_checkpoints: Optional[int] = setting(
         None, "number of newest checkpoints to keep, besides the best", flag="--keep-checkpoints", at_least=1
@@ -192,7 +206,8 @@ class Training:
             raise SettingsError(
                 "neither training nor validation is asked for", hint="leave out --no-training or --no-validation"
             )
-        if self.training and self.checkpoint_input_dir is not None:
+        # The published scripts name the same directory twice, to validate what they have just trained.
+        if self.training and self.checkpoint_input_dir not in (None, self.checkpoint_output_dir):
             raise SettingsError(
                 "--checkpoint-input-dir is for evaluation, and this is a training",
                 hint="add --no-training, or use --resume to continue a training",
@@ -206,4 +221,15 @@ class Training:
                 f"checkpoints begin after epoch {self.first_ckpt_epoch}, and the training has"
                 f" {counted(self.num_epochs, 'epoch')}",
                 hint=f"use --first-ckpt-epoch {self.num_epochs - 1} or less",
+            )
+        if self.ckpt_all_instances and self.ckpts_per_epoch == 0:
+            raise SettingsError(
+                "--ckpt-all-instances, and with --ckpts-per-epoch 0 no instance writes a checkpoint",
+                hint="give another --ckpts-per-epoch, or leave --ckpt-all-instances out",
+            )
+        if self.clean_dir and not (self.training and self.validation):
+            missing = "validation" if self.training else "training"
+            raise SettingsError(
+                f"--clean-dir removes checkpoints that are trained and then validated, and there is no {missing}",
+                hint="leave --clean-dir out, or remove the directory yourself",
             )

@@ -9,6 +9,7 @@ from ipulaunch.configs.device import Device
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.optimization import Optimizer, Schedule
+from ipulaunch.configs.run_logging import Logging
 from ipulaunch.configs.schema import section
 from ipulaunch.configs.sections import Launch, Pipeline, Training
 from ipulaunch.configs.survival import Survival
@@ -25,6 +26,7 @@ class WorkloadSettings:
     training: Training = section(Training)
     device: Device = section(Device)
     survival: Survival = section(Survival)
+    logging: Logging = section(Logging)
 
     def __post_init__(self) -> None:
         asked, pipeline, device = self.launch.ipus_per_replica, self.pipeline, self.device
@@ -61,6 +63,11 @@ class WorkloadSettings:
     def api(self) -> str:
         """What trains: Keras, or one of the Estimators."""
         return KERAS
+
+    @property
+    def usual_target(self) -> float:
+        """What a sweep aims at where no --target-accuracy is given."""
+        raise NotImplementedError
 
     @property
     def ipus_per_replica(self) -> int:

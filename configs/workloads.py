@@ -9,7 +9,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Se
 
 from ipulaunch.configs.errors import SettingsError, UsageError, near_miss
 from ipulaunch.configs.schema import build, check
-from ipulaunch.configs.tree import Given, Tree, flat, from_environment, merge, read_yaml, without
+from ipulaunch.configs.tree import Given, Tree, assign, flat, from_environment, merge, read_yaml, without
 
 # The workloads: the module and the name of their settings, loaded when they are needed, and the line in the help.
 _SCHEMAS = {
@@ -30,6 +30,7 @@ WORKLOADS = tuple(_SCHEMAS)
 
 # Each says the same thing in two ways: who gives one means it instead of the other in a file below.
 _ONE_OF_TWO = (
+    ("model.norm_groups", "model.norm_channels_per_group"),
     ("training.gradient_accumulation_count", "training.global_batch_size"),
     ("data.dataset_path", "data.synthetic_data"),
     ("data.data_dir", "data.synthetic_data"),
@@ -107,7 +108,7 @@ def resolve(
     below = functools.reduce(over, [own, *chosen])
     tree = functools.reduce(over, [below, *above])
     origins: Dict[str, str] = {}
-    settings: Any = build(schema, tree, origins)
+    settings: Any = build(schema, _without_samples(tree), origins)
     shipped = flat(below)
     given = frozenset(key for key, value in flat(tree).items() if shipped.get(key) is not value)
     return Resolved(workload, settings, origins, rehearsal, config, given, notes)
@@ -123,6 +124,28 @@ def over(below: Tree, above: Tree) -> Tree:
     return merge(below, above)
 
 
+def _validates(tree: Tree) -> Optional[bool]:
+    """Whether validation is asked for, by name or as all that is left without training; None if nobody says."""
+    values = flat(tree)
+    asked, training = values.get("training.validation"), values.get("training.training")
+    if asked is not None:
+        return asked.value is not False
+    return True if training is not None and training.value is False else None
+
+
+def _without_samples(tree: Tree) -> Tree:
+    """The tree, which turns validation off where there are no samples for it and nobody asks for it."""
+    samples = flat(tree).get("data.n_valid")
+    if samples is None or samples.value not in (0, "0") or _validates(tree) is False:
+        return tree
+    if _validates(tree):
+        raise SettingsError(
+            f"{samples.origin}: data.n_valid is 0, and validation is asked for",
+            hint="give --n-valid, the number of samples to validate with, or --no-validation",
+        )
+    return merge(tree, assign("training.validation", False, samples.origin))
+
+
 def _giving_way(own: Tree, tree: Tree) -> Tuple[Tree, Tuple[str, ...]]:
     """The workload's own values without those that the choices in force have no use for, and what is left out."""
     values, notes = flat(tree), []
@@ -133,6 +156,10 @@ def _giving_way(own: Tree, tree: Tree) -> Tuple[Tree, Tuple[str, ...]]:
         if flat(own).get(key) is value:
             own = without(own, key)
             notes.append(f"{key} {value.value} of {value.origin} is left out: {chosen.value} has no use for it")
+    samples = values.get("data.n_valid")
+    if samples is not None and samples.value == 0 and flat(own).get("data.n_valid") is samples and _validates(tree):
+        own = without(own, "data.n_valid")
+        notes.append(f"data.n_valid 0 of {samples.origin} is left out, because validation is asked for: see --n-valid")
     return own, tuple(notes)
 
 

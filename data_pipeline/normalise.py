@@ -11,11 +11,11 @@ from ipulaunch.configs.cosmoflow import CosmoflowData
 
 def density(counts: Any, how: str, dtype: Any) -> Any:
     """Particle counts as log(1 + count), or as parts of the volume's mean; an empty volume stays empty."""
-    values = tf.cast(counts, dtype)
     if how == "log":
-        return tf.math.log1p(values)
+        return tf.math.log1p(tf.cast(counts, dtype))
+    values = tf.cast(counts, tf.float32)  # 16 bits end at 65504, less than a volume has particles
     mean = tf.reduce_mean(values, axis=list(range(1, len(values.shape))), keepdims=True)
-    return tf.math.divide_no_nan(values, mean)
+    return tf.cast(tf.math.divide_no_nan(values, mean), dtype)
 
 
 def colours(pixels: Any, mean: Tuple[float, ...], std: Tuple[float, ...]) -> Any:

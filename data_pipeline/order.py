@@ -18,6 +18,7 @@ class Shuffle(NamedTuple):
     seed: int
     block: int = 1  # neighbouring samples that stay together, so that disks read in long runs; 1: none do
     window: int = 1  # blocks whose samples are mixed with each other
+    is_on: bool = True  # without it, every epoch has the order of the files
 
 
 def id_type(most: int) -> Any:
@@ -36,8 +37,10 @@ def epoch_order(samples: int, shuffle: Shuffle, epoch: int) -> np.ndarray:
     Sorting Philox's raw stream, and not Generator.permutation: numpy promises the raw stream to stay the same in
     every version, and a run may resume under another one.
     """
-    bits = np.random.Philox(key=np.array([shuffle.seed, epoch], np.uint64))
     kind = order_type(samples, shuffle)
+    if not shuffle.is_on:
+        return np.arange(samples, dtype=kind)
+    bits = np.random.Philox(key=np.array([shuffle.seed, epoch], np.uint64))
     if shuffle.block == 1:
         return np.argsort(bits.random_raw(samples), kind="stable").astype(kind)
     blocks = np.argsort(bits.random_raw(-(-samples // shuffle.block)), kind="stable").astype(kind)

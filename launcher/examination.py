@@ -28,11 +28,19 @@ _USED_BY = {
     "schedule.power": ("schedule.name", ("polynomial",)),
     "schedule.boundaries": ("schedule.name", ("stepped",)),
     "schedule.factors": ("schedule.name", ("stepped",)),
+    "model.norm_channels_per_group": ("model.norm_layer", ("group_norm",)),
     "model.norm_groups": ("model.norm_layer", ("group_norm",)),
     "model.norm_momentum": ("model.norm_layer", ("batch_norm",)),
 }
 # Settings that mean nothing while another one is not set, is off or is 0.
 _USED_IF_SET = {
+    "data.shuffle_block": "data.shuffle",
+    "data.shuffle_window": "data.shuffle",
+    "launch.validation_num_replicas": "training.validation",
+    "logging.mlperf": "training.training",
+    "logging.sweep": "training.validation",
+    "logging.wandb_run_name": "logging.wandb",
+    "logging.wandb_tags": "logging.wandb",
     "pipeline.schedule": "pipeline.splits",
     "pipeline.validation_model": "pipeline.splits",
     "schedule.warmup_mode": "schedule.warmup_epochs",
@@ -99,7 +107,8 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
         lines.append(Finding("IPU only", ipu_only, in_plan_only=True))
         if backend == "cpu":
             notes.append(f"IPU only, recorded and without effect on CPUs: {ipu_only}")
-    warnings = [*settings.warnings, *_without_effect(resolved), *pipeline_warnings, *warnings]
+    others = [*_without_effect(resolved), *_not_as_asked(resolved, plan)]
+    warnings = [*settings.warnings, *others, *pipeline_warnings, *warnings]
     return Findings(tuple(lines), tuple(warnings), tuple(notes))
 
 
@@ -188,7 +197,7 @@ def _without_effect(resolved: Resolved) -> List[str]:
         if key in given and not value_of(settings, other)
     ]
     if settings.training.ckpts_per_epoch == 0:
-        keys = ("training.first_ckpt_epoch", "training.keep_checkpoints")
+        keys = ("training.first_ckpt_epoch", "training.keep_checkpoints", "training.clean_dir")
         found += [f"{key} has no effect without checkpoints" for key in keys if key in given]
     if settings.schedule.name == "const" and not settings.schedule.warmup_epochs and "schedule.staircase" in given:
         found.append("schedule.staircase has no effect on a constant learning rate")
@@ -197,6 +206,26 @@ def _without_effect(resolved: Resolved) -> List[str]:
         chosen = value_of(settings, other)
         if chosen not in choices:
             found.append(f"{key} has no effect with {other} = {chosen}: it is for {', '.join(choices)}")
+    return found
+
+
+def _not_as_asked(resolved: Resolved, plan: Plan) -> List[str]:
+    """What was asked for and is otherwise under this plan."""
+    settings, given = resolved.settings, resolved.given
+    found = []
+    validating = settings.launch.validation_num_replicas
+    if settings.training.training and settings.training.validation and validating not in (None, plan.replicas):
+        found.append(
+            f"--validation-num-replicas is {validating}, and validation uses the {counted(plan.replicas, 'replica')} of"
+            " the training: a launch has one number of them"
+        )
+    if settings.training.ckpt_all_instances and plan.instances == 1:
+        found.append("--ckpt-all-instances has no effect: there is only one instance")
+    if settings.device.accelerator_side_reduction and (plan.replicas == 1 or settings.pipeline.splits):
+        why = "there is only one replica" if plan.replicas == 1 else "a pipeline is reduced once in a device call"
+        found.append(f"--accelerator-side-reduction has no effect: {why}")
+    if "data.pipeline_num_parallel" in given and settings.data.synthetic_data == "ipu":
+        found.append("data.pipeline_num_parallel has no effect on images that the device makes")
     return found
 
 

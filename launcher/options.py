@@ -10,12 +10,13 @@ import click
 
 from ipulaunch.configs.errors import SettingsError, UsageError
 from ipulaunch.configs.paths import relative_paths, whole_path, with_whole_paths
+from ipulaunch.configs.published_options import MAPPINGS, holds_several, settings_in
 from ipulaunch.configs.schema import leaves
-from ipulaunch.configs.tree import Tree, assign, assignment, merge
-from ipulaunch.configs.workloads import Resolved, over, presets, resolve, schema_of
+from ipulaunch.configs.tree import Tree, assign, assignment, flat, merge
+from ipulaunch.configs.workloads import WORKLOADS, Resolved, over, presets, resolve, schema_of
 from ipulaunch.launcher.asked import Asked
 from ipulaunch.launcher.poprun_options import parse_sdk
-from ipulaunch.launcher.settings_command import SettingType, setting_option
+from ipulaunch.launcher.settings_command import EMPTY, setting_option
 
 Decorator = Callable[[Any], Any]
 
@@ -134,14 +135,49 @@ _MNIST: List[Decorator] = [
 ]
 _PIPELINED_MNIST = {"pipeline.splits": ["flatten"], "training.gradient_accumulation_count": 8}
 
-# What the Estimator examples call settings that all workloads have.
+# What the published applications call settings of ours, or say with one value where we have several settings.
 _ESTIMATOR: List[Decorator] = [
+    click.option("--test-only", is_flag=True, default=None, help="The same as --no-training."),
+]
+_COSMOFLOW: List[Decorator] = [
+    click.option("--apply-log/--no-apply-log", default=None, help="The same as --normalise log, or mean."),
+]
+_IMAGES: List[Decorator] = [
+    click.option("--dataset", metavar="NAME", help="The data set, which is the command: only for published lines."),
     click.option(
-        "--batch-size", type=SettingType("int", ()), metavar="INTEGER", help="The same as --micro-batch-size."
+        "--optimizer-params", metavar="{KEY: VALUE}", help="momentum, weight_decay, eeta, epsilon, base_decay_exponent."
     ),
-    click.option("--test-only", is_flag=True, help="The same as --no-training."),
+    click.option(
+        "--lr-schedule-params",
+        metavar="{KEY: VALUE}",
+        help="initial_learning_rate (per sample), epochs_to_total_decay, end_learning_rate_ratio, power, or"
+        " boundaries and values.",
+    ),
+    click.option("--lr-warmup-params", metavar="{KEY: VALUE}", help="warmup_mode and warmup_epochs."),
+]
+_EVERYWHERE: List[Decorator] = [
+    click.option(
+        "--on-demand/--no-on-demand", default=None, help="The same as --device-connection on_demand, or always."
+    ),
 ]
 _WITH_ESTIMATORS = ("cifar10", "cosmoflow")
+# Other names of options that all workloads have, in the applications of some.
+_ALSO = {
+    "cosmoflow": {
+        "training.micro_batch_size": ("--batch-size",),
+        "training.num_epochs": ("--n-epochs",),
+        "optimizer.learning_rate": ("--lr",),
+        "launch.num_replicas": ("--num-ipus",),
+        "estimator.batches_per_step": ("--iterations-per-loop",),
+    },
+    "cifar10": {"training.micro_batch_size": ("--batch-size",)},
+}
+# Switches for settings that are no switches here: what each makes of its setting.
+_SWITCHES: Dict[str, Tuple[str, Dict[bool, object]]] = {
+    "--test-only": ("training.training", {True: False}),
+    "--on-demand": ("device.connection", {True: "on_demand", False: "always"}),
+    "--apply-log": ("data.normalise", {True: "log", False: "mean"}),
+}
 
 _SEEN_FROM_HERE = "relative to the directory here, which a Pod does not see"
 _WHOLE = "give the path as the Pod sees it, from the root, such as /data/set; see --volume"
@@ -202,8 +238,12 @@ def settings_options(workload: str) -> Decorator:
     """An option for every setting of a workload that has one, --set for all of them, and where they start from."""
 
     def decorate(command: Any) -> Any:
-        options = [setting_option(leaf) for leaf in leaves(schema_of(workload)) if leaf.about["flag"]]
-        own = _MNIST if workload == "mnist" else _ESTIMATOR if workload in _WITH_ESTIMATORS else []
+        also = _ALSO.get(workload, {})
+        options = [
+            setting_option(leaf, *also.get(leaf.key, ())) for leaf in leaves(schema_of(workload)) if leaf.about["flag"]
+        ]
+        own = [*_EVERYWHERE, *(_COSMOFLOW if workload == "cosmoflow" else _IMAGES)]
+        own += _MNIST if workload == "mnist" else _ESTIMATOR if workload in _WITH_ESTIMATORS else []
         return _decorate(command, [_config_option(workload), *_FROM, *options, *own])
 
     return decorate
@@ -243,13 +283,14 @@ def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool, elsew
     shorthand = _PIPELINED_MNIST if values.pop("pipelining", False) else {}
     below = merge(*(assign(key, value, "--pipelining") for key, value in shorthand.items()))
     layers = [assignment(text, "--set") for text in values.pop("assignments")]
-    layers += _by_other_names(values)
+    _require_data_set(workload, values.pop("dataset", None))
+    layers += _published(values)
     for leaf in leaves(schema):
-        value = values.pop(leaf.key.replace(".", "__"), None)
+        value, flag = values.pop(leaf.key.replace(".", "__"), None), leaf.about["flag"].split("/")[0]
         if isinstance(value, tuple):  # given several times, or with commas
-            value = ",".join(value) if value else None
+            value = _joined(value)
         if value is not None:
-            layers.append(assign(leaf.key, value, leaf.about["flag"].split("/")[0]))
+            layers += settings_in(flag, value) if holds_several(flag, value) else [assign(leaf.key, value, flag)]
     rehearsal = values.pop("rehearsal")
     resolved = resolve(
         workload,
@@ -264,19 +305,36 @@ def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool, elsew
     return resolved._replace(settings=with_whole_paths(resolved.settings))
 
 
-def _by_other_names(values: Dict[str, Any]) -> List[Tree]:
-    """What the options of the Estimator examples set; one setting under two names is refused."""
-    found = []
-    pairs = (
-        ("--batch-size", values.pop("batch_size", None), "training.micro_batch_size", "--micro-batch-size"),
-        ("--test-only", False if values.pop("test_only", False) else None, "training.training", "--training"),
-    )
-    for flag, value, key, other in pairs:
+def _joined(words: Tuple[str, ...]) -> Any:
+    """The values of a list as one, or nothing where none are given."""
+    if words == (EMPTY,):
+        return ()
+    return ",".join(words) if words else None
+
+
+def _require_data_set(workload: str, dataset: Optional[str]) -> None:
+    """Refuse a published line that names another data set than the command."""
+    if dataset not in (None, workload):
+        other = f"use `ipulaunch {dataset}`" if dataset in WORKLOADS else "leave --dataset out"
+        raise UsageError(f"--dataset is {dataset}, and the command is {workload}", hint=other)
+
+
+def _published(values: Dict[str, Any]) -> List[Tree]:
+    """What published options set that are not options of ours; one setting under two names is refused."""
+    found: List[Tuple[str, Tree]] = []
+    for flag, (key, meanings) in _SWITCHES.items():
+        value = values.pop(flag[2:].replace("-", "_"), None)
         if value is not None:
-            if values.get(key.replace(".", "__")) not in (None, value):
-                raise UsageError(f"{flag} and {other} are both given", hint="give one of them")
-            found.append(assign(key, value, flag))
-    return found
+            found.append((flag, assign(key, meanings[value], flag)))
+    for flag in MAPPINGS:
+        text = values.pop(flag[2:].replace("-", "_"), None)
+        found += [(flag, tree) for tree in settings_in(flag, text)] if text is not None else []
+    for flag, tree in found:
+        for key, given in flat(tree).items():
+            other = values.get(key.replace(".", "__"))
+            if other not in (None, (), given.value):
+                raise UsageError(f"{flag} and another option both set {key}", hint="give one of them")
+    return [tree for _, tree in found]
 
 
 def asked_from(values: Dict[str, Any], *, elsewhere: bool = False) -> Asked:

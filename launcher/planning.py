@@ -34,6 +34,9 @@ def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_nee
     if settings.launch.ipus_per_replica is None and settings.pipeline.splits:
         origins["launch.ipus_per_replica"] = origins["pipeline.splits"]
     launch = dataclasses.replace(settings.launch, ipus_per_replica=settings.ipus_per_replica)
+    if not settings.training.training and launch.validation_num_replicas is not None:
+        launch = dataclasses.replace(launch, num_replicas=launch.validation_num_replicas)
+        origins["launch.num_replicas"] = origins["launch.validation_num_replicas"]
     if asked.pod is None and asked.ipus is None and (launch.single or launch.num_replicas):
         asked = asked._replace(ipus=(launch.num_replicas or 1) * settings.ipus_per_replica)
         origins["ipus"] = "computed"

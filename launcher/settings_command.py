@@ -15,6 +15,7 @@ _NUMBERS: Dict[str, Callable[[str], float]] = {"int": int, "float": float}
 _YES = dict.fromkeys(("true", "t", "1", "yes", "y", "on"), True)
 _NO = dict.fromkeys(("false", "f", "0", "no", "n", "off"), False)
 _YES_NO = {**_YES, **_NO}
+EMPTY = "[]"  # a list without values
 _SAME = {"--dataset-path": "--data-dir", "--data-dir": "--dataset-path"}  # in other workloads
 
 
@@ -37,8 +38,8 @@ class SettingType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return [CompletionItem(choice) for choice in self.choices if choice.lower().startswith(incomplete.lower())]
 
 
-def setting_option(leaf: Leaf) -> Callable[[Any], Any]:
-    """The click option of a setting."""
+def setting_option(leaf: Leaf, *also: str) -> Callable[[Any], Any]:
+    """The click option of a setting, under all of its names."""
     kind: Any = leaf.kind[9:-1] if leaf.kind.startswith("Optional[") else leaf.kind
     kwargs: Dict[str, Any] = {"default": None, "help": leaf.about["help"][:1].upper() + leaf.about["help"][1:] + "."}
     if kind.startswith("Tuple["):
@@ -49,32 +50,48 @@ def setting_option(leaf: Leaf) -> Callable[[Any], Any]:
         kwargs.update(type=SettingType(kind, choices), metavar=metavar)
         if leaf.about["is_path"]:
             kwargs["metavar"] = "DIR"
-    return click.option(leaf.about["flag"], leaf.key.replace(".", "__"), **kwargs)
+    return click.option(leaf.about["flag"], *leaf.about["also"], *also, leaf.key.replace(".", "__"), **kwargs)
 
 
 class SettingsCommand(click.Command):
-    """A command whose switches also take a word, as in Graphcore's applications: --validation False."""
+    """A command that is also written as Graphcore's applications are.
+
+    Switches take a word (--validation False), lists take several (--pipeline-splits a b), and the beginning of a name
+    is enough where no other name begins so.
+    """
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        switches = {
-            name: option
-            for option in self.params
-            if isinstance(option, click.Option) and option.is_flag and option.secondary_opts
-            for name in option.opts
-        }
-        words: List[str] = []
-        for word in args:
-            name, equals, value = word.partition("=")
-            if words and words[-1] in switches and word.lower() in _YES_NO:
-                name, value = words.pop(), word
-            elif not (equals and name in switches and value.lower() in _YES_NO):
-                words.append(word)
-                continue
-            words.append(name if _YES_NO[value.lower()] else switches[name].secondary_opts[0])
+        words = _with_lists(self._lists(), [self._whole(word) for word in args])
         try:
-            return super().parse_args(ctx, words)
+            return super().parse_args(ctx, _without_words(self._switches(), words))
         except click.NoSuchOption as error:
             raise self._explained(error) from error
+
+    @property
+    def _options(self) -> List[click.Option]:
+        return [param for param in self.params if isinstance(param, click.Option)]
+
+    def _switches(self) -> Dict[str, str]:
+        """The switches that take a word, each with what stands for its opposite."""
+        pairs = (pair for option in self._options if option.is_flag for pair in zip(option.opts, option.secondary_opts))
+        return dict(pair[::-1] if pair[0].startswith("--no-") else pair for pair in pairs)
+
+    def _lists(self) -> Set[str]:
+        """The options of settings that are lists."""
+        return {
+            name for option in self._options if option.multiple and "__" in str(option.name) for name in option.opts
+        }
+
+    def _whole(self, word: str) -> str:
+        """A word of the command line with the whole name of the option that it begins."""
+        name, equals, value = word.partition("=")
+        by_name = {each: option for option in self._options for each in (*option.opts, *option.secondary_opts)}
+        if name in by_name or not name.startswith("--") or name in ("--", "--help"):
+            return word
+        meant = [each for each in by_name if each.startswith(name)]
+        if len({id(by_name[each]) for each in meant}) > 1:
+            raise click.UsageError(f"{name} could be {', '.join(sorted(meant))}.")
+        return f"{meant[0]}{equals}{value}" if meant else word
 
     def _explained(self, error: click.NoSuchOption) -> click.UsageError:
         """What to say of an option that other workloads have."""
@@ -104,7 +121,37 @@ class SettingsCommand(click.Command):
 
 def flags_of(workload: str) -> Set[str]:
     """The options that settings of a workload have."""
-    return {flag for leaf in leaves(schema_of(workload)) for flag in leaf.about.get("flag", "").split("/")}
+    declared = (flag for leaf in leaves(schema_of(workload)) for flag in (leaf.about["flag"], *leaf.about["also"]))
+    return {name for flag in declared for name in flag.split("/")}
+
+
+def _without_words(switches: Dict[str, str], args: List[str]) -> List[str]:
+    """The words of a command line, in which switches stand alone."""
+    words: List[str] = []
+    for word in args:
+        name, equals, value = word.partition("=")
+        if words and words[-1] in switches and word.lower() in _YES_NO:
+            name, value = words.pop(), word
+        elif not (equals and name in switches and value.lower() in _YES_NO):
+            words.append(word)
+            continue
+        words.append(name if _YES_NO[value.lower()] else switches[name])
+    return words
+
+
+def _with_lists(lists: Set[str], args: List[str]) -> List[str]:
+    """The words of a command line, in which each value of a list has its option before it; `[]` is the empty list."""
+    words: List[str] = []
+    current, is_empty = "", False
+    for word in [*args, "--"]:
+        if current and not word.startswith("-"):
+            words += [current, word]
+            is_empty = False
+            continue
+        words += [current, EMPTY] if current and is_empty else []
+        current, is_empty = (word, True) if word in lists else ("", False)
+        words += [] if current else [word]
+    return words[:-1]
 
 
 def _shown(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 from typing import List, NamedTuple, Optional, Tuple
@@ -71,24 +72,29 @@ def host_events(
     updates_per_epoch: int,
     logs_per_epoch: Fraction,
     ckpts_per_epoch: Optional[Fraction],
-    first_ckpt_epoch: int = 0,
+    first_ckpt_epoch: Fraction = Fraction(0),
 ) -> Tuple[HostEvents, List[str]]:
     """When the host acts, and a warning for each frequency that could not be kept."""
     all_epochs = saved_epochs = counted(epochs, "epoch")
+    epochs_left = math.floor(epochs - first_ckpt_epoch)
     if first_ckpt_epoch:
-        saved_epochs = f"the {counted(epochs - first_ckpt_epoch, 'epoch')} after epoch {first_ckpt_epoch}"
+        saved_epochs = f"the {counted(epochs_left, 'epoch')} after epoch {first_ckpt_epoch}"
     log_every, warnings = _period(_LOGS, logs_per_epoch, updates_per_epoch, epochs, all_epochs)
     more: List[str] = []
     if ckpts_per_epoch is None:
-        checkpoint_every = _with_logs(log_every, updates_per_epoch, epochs - first_ckpt_epoch)
+        checkpoint_every = _with_logs(log_every, updates_per_epoch, epochs_left)
     else:
-        checkpoint_every, more = _period(
-            _CHECKPOINTS, ckpts_per_epoch, updates_per_epoch, epochs - first_ckpt_epoch, saved_epochs
-        )
-    first_checkpoint = first_ckpt_epoch * updates_per_epoch
+        checkpoint_every, more = _period(_CHECKPOINTS, ckpts_per_epoch, updates_per_epoch, epochs_left, saved_epochs)
+    exact = first_ckpt_epoch * updates_per_epoch
+    first_checkpoint = _nearest(exact, [math.floor(exact), math.ceil(exact)])
     # gcd(x, 0) is x, so what never happens divides nothing further.
-    call = math.gcd(log_every, math.gcd(checkpoint_every, first_checkpoint if checkpoint_every else 0))
-    call = call or epochs * updates_per_epoch
+    periods = (log_every, checkpoint_every, first_checkpoint if checkpoint_every else 0)
+    call = functools.reduce(math.gcd, periods, epochs * updates_per_epoch)
+    if checkpoint_every and first_checkpoint != exact:
+        more.append(
+            f"epoch {first_ckpt_epoch} ends after {float(exact):g} updates of {updates_per_epoch} per epoch: the first"
+            f" checkpoint follows update {first_checkpoint}, with device calls of {counted(call, 'update')}"
+        )
     events = HostEvents(epochs, updates_per_epoch, log_every, checkpoint_every, first_checkpoint, updates_per_call=call)
     if not log_every:
         calls = f", after one device call of {call} updates" if events.calls == 1 else ""

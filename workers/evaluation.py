@@ -20,6 +20,7 @@ from ipulaunch.workers.identity import network_of_training, require_same
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.measures import Measure, measures_of
 from ipulaunch.workers.state import TrainingState
+from ipulaunch.workers.sweeping import sweep_metrics
 
 
 def validate_run(
@@ -73,7 +74,10 @@ def validate_run(
         )
     if not all(math.isfinite(value) for row in rows for name, value in row.items() if name.startswith("val_")):
         raise JobError("a validation loss is not finite", hint="lower the learning rate, or raise --loss-scaling")
-    found = judged(rows, measures_of(at.job.settings)[-1], training.target_accuracy)
+    measure = measures_of(at.job.settings)[-1]
+    found = judged(rows, measure, training.target_accuracy)
+    if at.job.settings.logging.sweep:
+        found.update(sweep_metrics(rows, measure, training.target_accuracy or at.job.settings.usual_target))
     return {"validation_samples": source.samples, **found}
 
 

@@ -15,7 +15,8 @@ from ipulaunch.workers.instance import Instance
 
 def shuffle_of(settings: Any) -> Shuffle:
     """The order in which a training takes its samples."""
-    return Shuffle(settings.training.seed, settings.data.shuffle_block, settings.data.shuffle_window)
+    data = settings.data
+    return Shuffle(settings.training.seed, data.shuffle_block, data.shuffle_window, data.shuffle)
 
 
 def training_feed(at: Instance, source: Source, updates: range, trace: Optional[Trace] = None) -> Feed:

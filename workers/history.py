@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 import tensorflow as tf
 
@@ -25,8 +25,8 @@ _MOST = 1 << 30  # bytes; five million rows
 class History:
     """The rows of one run; instance 0 writes them."""
 
-    def __init__(self, run: RunDirectory) -> None:
-        self.run = run
+    def __init__(self, run: RunDirectory, log: Callable[[Mapping[str, Any]], None] = lambda row: None) -> None:
+        self.run, self.log = run, log  # which is told every row as well
         self.rows: List[Dict[str, Any]] = []
         self.writer: Any = None  # until the history begins
 
@@ -39,6 +39,7 @@ class History:
         self.writer = tf.summary.create_file_writer(str(self.run.tensorboard))
         for row in self.rows:
             self._draw(row)
+            self.log(row)
         self.writer.flush()
 
     def add(self, row: Dict[str, Any]) -> None:
@@ -49,6 +50,7 @@ class History:
         with self.run.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         self._draw(row)
+        self.log(row)
         self.writer.flush()
 
     def _draw(self, row: Dict[str, Any]) -> None:

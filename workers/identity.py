@@ -29,7 +29,8 @@ def identity_of(at: Instance, source: Source) -> Dict[str, Any]:
         "samples": source.samples,
         "global_batch": at.batch.global_size,
         "remainder": settings.training.remainder,
-        **shuffle_of(settings)._asdict(),
+        **{name: value for name, value in shuffle_of(settings)._asdict().items() if name != "is_on"},
+        "shuffle": settings.data.shuffle,
         **network_of_training(settings),
     }
 

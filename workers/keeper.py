@@ -17,30 +17,36 @@ from ipulaunch.workers.state import TrainingState
 
 
 class Keeper:
-    """Writes checkpoints, on instance 0, and removes those that are not to be kept."""
+    """Writes checkpoints, on instance 0 or if asked on all, and removes those that are not to be kept."""
 
     def __init__(self, at: Instance, state: TrainingState, identity: Dict[str, Any]) -> None:
         training = at.job.settings.training
         self.at, self.state, self.identity = at, state, identity
-        self.directory = Path(training.checkpoint_output_dir or at.run.checkpoints)
+        self.writes = at.writes or training.ckpt_all_instances
+        self.shared = Path(training.checkpoint_output_dir or at.run.checkpoints)
+        # Those of instance 0 are where they always are: resuming and validation read no others.
+        self.directory = self.shared if at.writes else self.shared / f"rank{at.place.instance}"
         self.run = str(at.run.path.absolute())
         self.is_elsewhere = training.checkpoint_output_dir is not None
-        if at.writes and self.is_elsewhere:
+        if self.writes and self.is_elsewhere:
             _require_writable(self.directory)
+        elif self.writes and not at.writes:
+            self.shared.mkdir(exist_ok=True)
+        if at.writes and self.is_elsewhere:
             self._require_own()
-        self.there = checkpoints.found_in(self.directory) if at.writes else []
+        self.there = checkpoints.found_in(self.directory) if self.writes else []
         self.keep: Optional[int] = training.keep_checkpoints
         # Those of an earlier attempt at the same run count as well.
         self.saved: List[Path] = self.there if self.resumes_itself else []
         self.losses: Dict[Path, float] = {path: checkpoints.loss_of(path) for path in self.saved}
-        if at.writes and not self.is_elsewhere:  # elsewhere others may be writing
+        if self.writes and not self.is_elsewhere:  # elsewhere others may be writing
             checkpoints.sweep(self.directory)
 
     @property
     def resumes_itself(self) -> bool:
         """Whether the run that is continued is the one that we write to."""
         resume = self.at.job.settings.training.resume
-        return resume is not None and Path(resume) in (self.at.run.path, self.directory)
+        return resume is not None and Path(resume) in (self.at.run.path, self.shared)
 
     def _require_own(self) -> None:
         """Refuse a place with checkpoints of another run, unless that is the one that is continued."""
@@ -71,7 +77,7 @@ class Keeper:
                 )
 
     def save(self, progress: Progress) -> None:
-        if not self.at.writes:
+        if not self.writes:
             return
         self.at.records.require_current()
         if self.is_elsewhere:
@@ -84,7 +90,21 @@ class Keeper:
         if self.keep is not None:
             best = min(self.saved, key=self.losses.__getitem__)
             self.saved = checkpoints.prune(self.saved, self.keep, best)
-        self.at.records.event("checkpoint", path=self.newest, **position)
+        if self.at.writes:
+            self.at.records.event("checkpoint", path=self.newest, **position)
+
+    def clean(self) -> None:
+        """Remove the checkpoints of this run, and their directory if nothing else is in it; all instances together."""
+        if not self.at.writes:
+            self._remove()
+        self.at.backend.collective.first("removed")  # what is inside the directory of instance 0
+        if self.at.writes:
+            self._remove()
+
+    def _remove(self) -> None:
+        self.saved = checkpoints.prune(self.saved, 0, None)
+        with contextlib.suppress(OSError):  # it holds something of others, or was never made
+            self.directory.rmdir()
 
     @property
     def newest(self) -> str:

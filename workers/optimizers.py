@@ -38,7 +38,9 @@ def make_optimizer(settings: WorkloadSettings, batch: Batch, updates_per_epoch: 
         optimizer = RmsProp(rate, rho=smoothing(chosen, batch), momentum=chosen.momentum)
     else:
         optimizer = Sgd(rate, momentum=chosen.momentum)
-    if chosen.epsilon is not None:
+    if chosen.name == "lars":
+        optimizer.epsilon = chosen.epsilon or tf.keras.backend.epsilon()  # as published, where 0 is for none given
+    elif chosen.epsilon is not None:
         optimizer.epsilon = chosen.epsilon  # not as an argument, where Keras takes 0 for none given
     if chosen.name != "lars":
         optimizer.weight_decay = chosen.weight_decay

@@ -10,7 +10,7 @@ import numpy as np
 from ipulaunch.configs.errors import DataError, JobError
 from ipulaunch.workers import checkpoints
 from ipulaunch.workers.checkpoints import Checkpoint
-from ipulaunch.workers.optimizers import optimizer_state, restore_optimizer
+from ipulaunch.workers.optimizers import create_variables, optimizer_state, restore_optimizer
 from ipulaunch.workers.variables import read_variable, read_variables
 
 
@@ -42,6 +42,12 @@ class TrainingState:
             optimizer=optimizer_state(self.optimizer),
             more=read_variables(self.more),
         )
+
+    def copy(self) -> Checkpoint:
+        """What a checkpoint would hold now, in memory."""
+        create_variables(self.optimizer, self.model.trainable_variables)
+        weights, more = read_variables(self.model.weights), read_variables(self.more)
+        return Checkpoint(Path("memory"), weights, optimizer_state(self.optimizer), more, {"update": 0})
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue where a checkpoint was written."""

@@ -31,7 +31,8 @@ def size_pools(cores: int, job: Job, environ: MutableMapping[str, str]) -> Threa
     environ["TF_NUM_INTRAOP_THREADS"] = str(intra)
     # Two at least, or the all-reduce, which waits inside an operation, would hold up the next input.
     environ["TF_NUM_INTEROP_THREADS"] = str(max(2, cores))
-    return Threads(intra, max(2, cores), cores, environ["OMP_NUM_THREADS"])
+    data = getattr(job.settings.data, "pipeline_num_parallel", None) or cores
+    return Threads(intra, max(2, cores), data, environ["OMP_NUM_THREADS"])
 
 
 def read_back(threads: Threads) -> Threads:

@@ -42,8 +42,8 @@ def plan_events(at: Instance, sources: Mapping[str, Source]) -> HostEvents:
 
 def train(
     at: Instance, source: Source, events: HostEvents, trained: Trained, state: TrainingState, history: Optional[History]
-) -> Tuple[Dict[str, Any], List[Path]]:
-    """Fit; returns the summary and, where checkpoints are written, which there are."""
+) -> Tuple[Dict[str, Any], Keeper]:
+    """Fit; returns the summary, and what has kept the checkpoints."""
     training = at.job.settings.training
     identity = identity_of(at, source)
     keeper = Keeper(at, state, identity)
@@ -69,7 +69,7 @@ def train(
                 steps_per_epoch=per_call * at.backend.steps_per_update,
                 callbacks=[progress],
             )
-    return summarise(at, progress, keeper.newest), keeper.saved
+    return summarise(at, progress, keeper.newest), keeper
 
 
 def announce(at: Instance, source: Source, events: HostEvents, first_update: int) -> None:

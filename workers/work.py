@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+import time
+from typing import Any, Dict, Mapping, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,8 @@ from ipulaunch.workers.estimators.running import run_estimator
 from ipulaunch.workers.evaluation import validate_run
 from ipulaunch.workers.history import History
 from ipulaunch.workers.instance import Instance
+from ipulaunch.workers.keeper import Keeper
+from ipulaunch.workers.loading import load_program
 from ipulaunch.workers.measures import measures_of
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.optimizers import make_optimizer
@@ -28,6 +30,7 @@ from ipulaunch.workers.report import draw_curves
 from ipulaunch.workers.state import TrainingState
 from ipulaunch.workers.training import plan_events, train
 from ipulaunch.workers.unread import count_unread
+from ipulaunch.workers.weights_and_biases import wandb_run
 
 
 def carry_out(at: Instance) -> Dict[str, Any]:
@@ -43,18 +46,20 @@ def carry_out(at: Instance) -> Dict[str, Any]:
     )
     for warning in reading_warnings(at.job, sources["train"]):
         at.records.event("warning", message=warning)
-    history = History(at.run) if at.writes else None
     run = _run_keras if at.job.settings.api == KERAS else run_estimator
-    with data_errors(*sources.values()):
-        summary = run(at, sources, history)
-    summary.update(count_unread(at, *sources.values()))
-    # Instance 0 alone knows the checkpoints, and clocks differ.
-    text = backend.collective.first(json.dumps(summary, indent=1))
+    with wandb_run(at) as wandb:
+        history = History(at.run, wandb.log) if at.writes else None
+        with data_errors(*sources.values()):
+            summary = run(at, sources, history)
+        summary.update(count_unread(at, *sources.values()))
+        # Instance 0 alone knows the checkpoints, and clocks differ.
+        text = backend.collective.first(json.dumps(summary, indent=1))
+        agreed: Dict[str, Any] = json.loads(text)
+        wandb.summarise(agreed)
     if history is not None:
         history.close()
         write_whole(at.run.summary, text + "\n")
         _draw(at, history)
-    agreed: Dict[str, Any] = json.loads(text)
     return agreed
 
 
@@ -77,14 +82,24 @@ def _run_keras(at: Instance, sources: Mapping[str, Source], history: Optional[Hi
         trained = backend.prepare(model, optimizer, measures, events)
     state = TrainingState(model, optimizer, trained.more)
     summary: Dict[str, Any] = {"metrics": {}}
-    saved: List[Path] = []
+    keeper: Optional[Keeper] = None
     if settings.device.compile_only and at.job.backend == "ipu":
         return compile_run(at, sources, events, trained)
+    if training.training and settings.logging.mlperf:
+        load_program(at, sources["train"], events, trained, state)
+    start = time.perf_counter()
     if training.training:
-        summary, saved = train(at, sources["train"], events, trained, state, history)
+        summary, keeper = train(at, sources["train"], events, trained, state, history)
     if training.validation:
+        saved = keeper.saved if keeper is not None else []
         found = validate_run(at, sources["validation"], events, trained, state, saved, history)
         summary = {**summary, **found, "metrics": {**summary["metrics"], **found["metrics"]}}
+    if training.training and training.validation:
+        summary["time_to_train_s"] = time.perf_counter() - start
+        at.records.event("time_to_train", seconds=summary["time_to_train_s"])
+    if training.clean_dir and keeper is not None:
+        keeper.clean()
+        summary["checkpoint"] = keeper.newest
     return summary
 
 

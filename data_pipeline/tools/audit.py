@@ -213,7 +213,7 @@ def _check_epoch(rows: np.ndarray, epoch: int, about: _Run, findings: _Findings)
     batch, training = about.plan.batch, about.job.settings.training
     data = about.job.settings.data
     updates = about.part_of(epoch)
-    shuffle = Shuffle(training.seed, data.shuffle_block, data.shuffle_window)
+    shuffle = Shuffle(training.seed, data.shuffle_block, data.shuffle_window, data.shuffle)
     order, _ = whole_updates(about.samples, shuffle, epoch, batch, training.remainder)
     before = updates.start - epoch * about.per_pass
     order = order[before * batch.global_size : (before + len(updates)) * batch.global_size]

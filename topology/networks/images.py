@@ -25,7 +25,8 @@ def norm(net: Builder, prefix: str, x: str, channels: int, model: ImageModel, ga
     """The chosen norm of so many channels: `..._bn` over the batch, `..._gn` over groups of channels."""
     if model.norm_layer == "batch_norm":
         return net.batch_norm(f"{prefix}_bn", x, model.norm_momentum, _EPSILON, gamma)
-    groups = min(model.norm_groups, channels)
+    size = model.norm_channels_per_group
+    groups = min(model.norm_groups, channels) if size is None else max(1, channels // size)
     if channels % groups:
         raise SettingsError(
             f"{prefix}_gn of {model.name} has {channels} channels, which {groups} groups do not divide",

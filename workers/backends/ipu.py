@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.topology import Batch
 from ipulaunch.topology.host_events import HostEvents
 from ipulaunch.topology.ipu_refusals import ipus_needed, refuse
@@ -80,6 +81,7 @@ class IpuBackend(Backend["IpuTraining"]):
         else:
             accumulate(model, self.settings, self.batch, self.sdk)
         self._set_feeds(model)
+        self._set_reduction(model)
         training = IpuTraining(self, model, stages, optimizer, measures)
         training.compile(events.updates_per_call * self.steps_per_update)
         return training
@@ -114,6 +116,17 @@ class IpuBackend(Backend["IpuTraining"]):
                     model.compile(steps_per_execution=steps)
             training.validator, training.validated_as = model, (steps, micro_size)
         return training.validator
+
+    def _set_reduction(self, model: tf.keras.Model) -> None:
+        """Where asked, reduce what is logged on the device in each step; PopDist's Keras does so once in a call."""
+        if not self.settings.device.accelerator_side_reduction:
+            return
+        if not hasattr(model, "set_replication_options"):
+            raise NotReadyError(
+                "--accelerator-side-reduction needs an option of Keras that SDKs before 3.1 do not have",
+                hint="leave it out: under poprun, losses and metrics are those of all replicas without it as well",
+            )
+        model.set_replication_options(replicated_metric_reduction_method="MEAN")
 
     def _set_feeds(self, model: tf.keras.Model) -> None:
         if self.settings.device.prefetch_depth is not None:

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from ipulaunch.configs.device import Device
-from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.configs.tree import assignment
 from ipulaunch.configs.workloads import resolve
 from ipulaunch.topology import Batch
@@ -177,6 +177,11 @@ MAPPED = [
     ("connection=on_demand", f"{CONNECTION}.type =", value("DeviceConnectionType.ON_DEMAND")),
     ("connection=on_demand", f"{CONNECTION}.enable_remote_buffers =", value(True)),
     (
+        "accelerator_side_reduction=true",
+        "Model.set_replication_options",
+        {"replicated_metric_reduction_method": "MEAN"},
+    ),
+    (
         "optimizer_state_offloading=true",
         "Model.set_gradient_accumulation_options",
         {
@@ -192,6 +197,12 @@ ELSEWHERE = {"recomputation", "profile", "fused_preprocessing", "compile_only"} 
 @pytest.mark.parametrize(("text", "call", "given"), MAPPED, ids=[f"{row[0]} {row[1]}" for row in MAPPED])
 def test_a_setting_of_the_device_becomes_a_call(text: str, call: str, given: Any, calls_of: Any) -> None:
     assert (call, given) in calls_of(f"device.{text}")
+
+
+@pytest.mark.parametrize("sdk", ["2.6", "3.0"])
+def test_a_reduction_that_an_sdk_does_not_have_is_refused(sdk: str, placed_backend: Any) -> None:
+    with pytest.raises(NotReadyError, match=r"SDKs before 3\.1 do not have"):
+        placed_backend("device.accelerator_side_reduction=true", sdk=sdk)
 
 
 def test_no_setting_of_the_device_is_without_effect() -> None:

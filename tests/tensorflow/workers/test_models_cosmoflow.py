@@ -78,6 +78,11 @@ def test_a_volume_divided_by_its_mean_has_mean_1() -> None:
     np.testing.assert_allclose(np.mean(density(counts, "mean", tf.float32), axis=(1, 2, 3, 4)), [1, 1], rtol=1e-5)
 
 
+def test_a_mean_in_16_bits_is_that_of_all_particles() -> None:
+    counts = np.full((1, 64, 64, 64, 4), 100, np.int16)  # 16 bits would not hold their sum, by a factor of a thousand
+    np.testing.assert_allclose(density(counts, "mean", tf.float16).numpy().max(), 1, rtol=1e-3)
+
+
 def test_a_volume_of_zeros_stays_one_of_zeros() -> None:
     counts = np.zeros((1, 4, 4, 4, 4), np.int16)
     for how in ("log", "mean"):
@@ -85,5 +90,5 @@ def test_a_volume_of_zeros_stays_one_of_zeros() -> None:
 
 
 def test_counts_become_log_density_on_the_device() -> None:
-    density = model_of().get_layer("density")
+    density = built(CosmoflowData(side=4, normalise="log"), SMALL).get_layer("density")
     np.testing.assert_allclose(density(np.array([[0, 1, 32767]], np.int16))[0], np.log1p([0, 1, 32767]), rtol=1e-6)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def sgd_step(s: Optimizer, rate: float, g: Any, w: Any, state: State, update: in
 def lars_step(s: Optimizer, rate: float, g: Any, w: Any, state: State, update: int, adapted: bool) -> Any:
     if adapted:
         size = np.linalg.norm(w)
-        rate *= s.eeta * size / (np.linalg.norm(g) + s.weight_decay * size + (s.epsilon or 0))
+        rate *= s.eeta * size / (np.linalg.norm(g) + s.weight_decay * size + (s.epsilon or 1e-7))
         g = g + s.weight_decay * w
     return sgd_step(s, rate, g, w, state, update, adapted)
 
@@ -232,6 +232,11 @@ def test_lars_adapts_a_layer_that_is_only_called_so() -> None:
 
 
 @pytest.mark.parametrize(("weight", "gradient", "after"), [(0.0, 1.0, -0.5), (2.0, 0.0, 2.0), (0.0, 0.0, 0.0)])
+@pytest.mark.parametrize("epsilon", [None, 0.0], ids=["none", "0"])
+def test_lars_takes_no_epsilon_and_0_for_the_one_of_keras(epsilon: Optional[float]) -> None:
+    assert make(Optimizer("lars", 0.5, epsilon=epsilon)).epsilon == tf.keras.backend.epsilon() > 0
+
+
 def test_lars_with_nothing_to_compare_is_gradient_descent(weight: float, gradient: float, after: float) -> None:
     weights = [tf.Variable([weight], name="fc/kernel")]
     (found,) = train(make(Optimizer("lars", 0.5, epsilon=0.0)), weights, [[np.array([gradient])]])

@@ -36,7 +36,12 @@ def test_what_the_published_applications_have_is_there() -> None:
         "resnet50_infer_bs1",
     }
     assert ("cifar10", "resnet8_16ipus_bn") in PRESETS
-    assert {name for workload, name in PRESETS if workload == "cosmoflow"} == {"cosmoflow_v1", "mlperf_128"}
+    assert {name for workload, name in PRESETS if workload == "cosmoflow"} == {
+        "cosmoflow_v1",
+        "mlperf_128",
+        "published_program",
+        "published_yaml",
+    }
 
 
 @of_presets
@@ -482,7 +487,9 @@ def test_options_of_a_worker_are_the_name_and_what_was_given(workload: str, name
     ("workload", "name", "hint"),
     [
         pytest.param("imagenet", "resnet50_infer_bs8", "known: resnet50_16ipus_16k_bn_pipeline, ", id="near"),
-        pytest.param("cosmoflow", "zzz", "known: cosmoflow_v1, mlperf_128", id="nothing near"),
+        pytest.param(
+            "cosmoflow", "zzz", "known: cosmoflow_v1, mlperf_128, published_program, published_yaml", id="nothing near"
+        ),
         pytest.param("mnist", "zzz", "it has none: leave --config out", id="none"),
     ],
 )
@@ -490,3 +497,13 @@ def test_unknown_preset_is_refused(workload: str, name: str, hint: str) -> None:
     with pytest.raises(SettingsError, match=f"{workload} has no preset {name}") as caught:
         resolve(workload, rehearsal=False, config=name)
     assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(("name", "optimizer"), [("published_yaml", "adadelta"), ("published_program", "sgd")])
+def test_cosmoflow_is_there_with_both_published_optimizers(name: str, optimizer: str) -> None:
+    """The program ignores what its YAML names."""
+    settings = resolve("cosmoflow", rehearsal=False, config=name).settings
+    found = settings.optimizer
+    assert (found.name, found.learning_rate, found.momentum, found.lr_scaling) == (optimizer, 0.5, 0.0, "none")
+    assert (settings.data.normalise, settings.data.n_valid, settings.training.validation) == ("mean", 0, False)
+    assert "published" in header("cosmoflow", name)["Differs"]

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -243,9 +243,35 @@ def test_shipped_settings_build(workload: str, rehearsal: bool) -> None:
 def test_cosmoflow_is_the_published_configuration() -> None:
     settings = resolve("cosmoflow", rehearsal=False).settings
     assert (settings.data.side, settings.data.channels, settings.training.micro_batch_size) == (64, 4, 1)
-    assert (settings.optimizer.name, settings.training.num_epochs) == ("adadelta", 30)
+    assert (settings.optimizer.name, settings.optimizer.learning_rate) == ("adadelta", 0.5)
+    assert (settings.training.num_epochs, settings.data.n_train, settings.data.normalise) == (30, 10000, "mean")
+    assert (settings.data.n_valid, settings.training.validation) == (0, False)
     assert settings.launch.io_bound
     assert settings.ipus_per_replica == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "rehearsal", "expected"),
+    [
+        pytest.param([], False, (0, False), id="as published"),
+        pytest.param([], True, (32, True), id="rehearsal"),
+        pytest.param(["data.n_valid=7"], False, (7, True), id="samples"),
+        pytest.param(["training.validation=true"], False, (1000, True), id="validation"),
+        pytest.param(["training.training=false"], False, (1000, True), id="no training"),
+        pytest.param(["data.n_valid=7", "training.validation=false"], False, (7, False), id="samples that wait"),
+        pytest.param(["data.n_valid=0"], True, (0, False), id="rehearsal without"),
+    ],
+)
+def test_validation_follows_its_samples(texts: List[str], rehearsal: bool, expected: Tuple[int, bool]) -> None:
+    found = resolve("cosmoflow", rehearsal=rehearsal, overrides=[assignment(text, "--set") for text in texts])
+    assert (found.settings.data.n_valid, found.settings.training.validation) == expected
+    assert found.given == {text.split("=")[0] for text in texts}  # so that a worker finds the same
+
+
+def test_validation_without_samples_is_refused() -> None:
+    texts = ("data.n_valid=0", "training.validation=true")
+    with pytest.raises(SettingsError, match=r"data\.n_valid is 0, and validation is asked for"):
+        resolve("cosmoflow", rehearsal=False, overrides=[assignment(text, "--set") for text in texts])
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)

@@ -12,6 +12,11 @@ from ipulaunch.topology.popdist import Place
 pytestmark = pytest.mark.core
 
 
+def test_an_order_that_is_not_shuffled_is_that_of_the_files() -> None:
+    for epoch in (0, 3):
+        assert epoch_order(9, Shuffle(7, block=2, window=2, is_on=False), epoch).tolist() == list(range(9))
+
+
 def places(instances: int, replicas: int) -> List[Place]:
     local = replicas // instances
     return [Place(i, instances, i, instances, i * local, local, replicas, 1) for i in range(instances)]

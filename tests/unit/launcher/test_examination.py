@@ -84,7 +84,7 @@ def test_epochs_that_cannot_be_grouped(words: str, message: str, hint: str, ipul
         pytest.param("--gradient-accumulation-count 0", ["accumulation_count is 0", "at least 1"], id="accumulation"),
         pytest.param("--micro-batch-size -1", ["micro_batch_size is -1", "at least 1"], id="micro-batch"),
         pytest.param("--num-epochs 0", ["num_epochs is 0"], id="epochs"),
-        pytest.param("--loss-scaling 0", ["loss_scaling is 0.0"], id="loss scaling"),
+        pytest.param("--loss-scaling -1", ["loss_scaling is -1.0"], id="loss scaling"),
         pytest.param("--label-smoothing 1", ["label_smoothing is 1.0", "of at least 0 and below 1"], id="smoothing"),
         pytest.param("--logs-per-epoch often", ["'often'", "fraction (1/2)"], id="logs"),
         pytest.param("--seed -1", ["seed is -1"], id="seed"),

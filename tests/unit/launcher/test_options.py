@@ -72,7 +72,8 @@ def test_help_shows_the_choices_as_they_are_written(option: str, choices: str, i
 def test_help_has_a_heading_for_each_group_of_settings(ipulaunch: Run) -> None:
     lines = ipulaunch("mnist", "--help").out.splitlines()
     headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
-    groups = ("Launch", "Pipeline", "Optimizer", "Schedule", "Training", "Device", "Survival", "Data", "Model")
+    groups = ("Launch", "Pipeline", "Optimizer", "Schedule", "Training", "Device", "Survival", "Logging", "Data")
+    groups += ("Model",)
     assert headings == ["Options:", *(f"{group} settings:" for group in groups)]
 
 

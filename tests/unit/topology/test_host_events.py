@@ -83,7 +83,7 @@ def test_periods_that_do_not_divide_the_epochs_are_refused(
 
 
 def test_no_checkpoints_is_no_reason_for_a_warning_or_a_call() -> None:
-    events, warnings = host_events(4, 10, Fraction(1, 4), Fraction(0), first_ckpt_epoch=3)
+    events, warnings = host_events(4, 10, Fraction(1, 4), Fraction(0), first_ckpt_epoch=Fraction(3))
     assert (events.checkpoint_every, events.calls, warnings) == (0, 1, [])
     assert not any(events.saves_at(update) for update in range(1, 41))
 
@@ -102,11 +102,32 @@ def test_a_call_is_the_greatest_common_divisor_of_the_periods() -> None:
 
 def test_the_first_checkpoint_is_written_after_its_epoch() -> None:
     # The published settings for LARS: 38 epochs, a checkpoint every 4, from epoch 2 on.
-    events, warnings = host_events(38, 363, Fraction(1, 19), Fraction(1, 4), first_ckpt_epoch=2)
+    events, warnings = host_events(38, 363, Fraction(1, 19), Fraction(1, 4), first_ckpt_epoch=Fraction(2))
     saved = [update for update in range(1, events.total_updates + 1) if events.saves_at(update)]
     assert saved == [363 * epoch for epoch in range(2, 39, 4)]
     assert events == HostEvents(38, 363, 19 * 363, 4 * 363, 2 * 363, 363)
     assert warnings == []
+
+
+def test_the_first_checkpoint_may_be_in_the_middle_of_an_epoch() -> None:
+    events, warnings = host_events(3, 10, Fraction(1), Fraction(1), Fraction(1, 2))
+    assert [update for update in range(1, 31) if events.saves_at(update)] == [5, 15, 25]
+    assert (events.updates_per_call, warnings) == (5, [])
+
+
+def test_a_first_checkpoint_between_two_updates_is_told() -> None:
+    events, warnings = host_events(3, 10, Fraction(1), Fraction(1), Fraction(1, 4))
+    assert (events.first_checkpoint, events.updates_per_call) == (2, 2)
+    assert warnings == [
+        "epoch 1/4 ends after 2.5 updates of 10 per epoch: the first checkpoint follows update 2, with device calls of"
+        " 2 updates"
+    ]
+
+
+def test_calls_fill_a_training_whose_first_checkpoint_leaves_part_of_an_epoch() -> None:
+    events, _ = host_events(9, 10, Fraction(0), Fraction(1, 4), Fraction(4, 5))
+    assert events.first_checkpoint == 8
+    assert events.calls * events.updates_per_call == events.total_updates == 90
 
 
 def test_calls_fill_the_training_and_every_event_is_at_the_end_of_one() -> None:
@@ -114,7 +135,7 @@ def test_calls_fill_the_training_and_every_event_is_at_the_end_of_one() -> None:
     for updates in (1, 7, 12, 49, 60):
         for logs in frequencies:
             for ckpts in frequencies:
-                for first in (0, 4):
+                for first in (Fraction(0), Fraction(4)):
                     events, _ = host_events(8, updates, logs, ckpts, first)
                     assert events.calls * events.updates_per_call == events.total_updates == 8 * updates
                     ends = range(events.updates_per_call, events.total_updates + 1, events.updates_per_call)
