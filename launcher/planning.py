@@ -53,7 +53,8 @@ def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_nee
 
 def plan_program(asked: Asked, engine: Engine, launch: LaunchSettings, *, hosts_need_names: bool = True) -> Solution:
     """The plan of a user's own program."""
-    return plan_for(PROGRAM, asked, engine, launch, Training(), {}, hosts_need_names=hosts_need_names)
+    origins = {} if launch.ipus_per_replica is None else {"launch.ipus_per_replica": "--ipus-per-replica"}
+    return plan_for(PROGRAM, asked, engine, launch, Training(), origins, hosts_need_names=hosts_need_names)
 
 
 def plan_for(

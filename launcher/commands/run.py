@@ -18,7 +18,7 @@ from ipulaunch.launcher.planning import plan_program
 def program_options(command: Any) -> Any:
     """What our own workloads say in their settings, for programs we know nothing of."""
     options = [
-        click.option("--ipus-per-replica", type=click.IntRange(1), default=1, help="IPUs that one replica uses."),
+        click.option("--ipus-per-replica", type=click.IntRange(1), help="IPUs that one replica uses. Default: 1."),
         click.option(
             "--num-replicas", type=click.IntRange(1), help="Replicas in all. Default: as many as the IPUs allow."
         ),
