@@ -57,6 +57,11 @@ _OPTIONS = [
     _option("--namespace", "Kubernetes namespace."),
     _option("--volume", "A persistent volume claim and where to mount it; may be repeated. The first holds the run.",
             multiple=True, metavar="CLAIM:PATH"),
+    _option("--queue", "Kubernetes: queue of Kueue to submit to.", metavar="NAME"),
+    _option("--label", "Kubernetes: a label of the job and its Pods; may be repeated.", multiple=True,
+            metavar="KEY=VALUE"),
+    _option("--annotation", "Kubernetes: an annotation of the job and its Pods; may be repeated.", multiple=True,
+            metavar="KEY=VALUE"),
 ]  # fmt: skip
 _HELP = {
     "engine": "What starts the instances. Default: poprun.",

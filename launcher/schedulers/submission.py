@@ -41,8 +41,14 @@ _ONLY = {
     "nodelist": ("slurm",),
     "namespace": ("kubernetes",),
     "volumes": ("kubernetes",),
+    "labels": ("kubernetes",),
+    "annotations": ("kubernetes",),
+    "queue": ("kubernetes",),
 }
-_FLAGS = {"mail_types": "--mail-type", "directives": "--directive", "volumes": "--volume", "nodelist": "--hosts"}
+_FLAGS = {
+    **{"mail_types": "--mail-type", "directives": "--directive", "volumes": "--volume", "nodelist": "--hosts"},
+    **{"labels": "--label", "annotations": "--annotation"},
+}
 
 
 class Submission(NamedTuple):
@@ -97,6 +103,9 @@ def wishes_from(options: Mapping[str, Any], site: Site, grace_s: float) -> Wishe
         image=options["container_image"] or site.container.image,
         namespace=options["namespace"] or site.kubernetes.namespace,
         volumes=(*site.kubernetes.volumes, *options["volume"]),
+        labels=tuple(options["label"]),
+        annotations=tuple(options["annotation"]),
+        queue=options["queue"],
         lead_s=lead_s,
         nodes=options["nodes"],
     )
