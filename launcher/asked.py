@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
+from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.configs.wording import ENABLE_SDK
 from ipulaunch.launcher import engines
 
 # Options that can only be switched on: False where they are not given. Others are None there.
@@ -59,3 +62,14 @@ def choose_engine(asked: Optional[str], dry_run: bool) -> Engine:
         return Engine(name, has_poprun, "poprun")
     reason = "" if asked else " (no poprun here; is the Poplar SDK enabled?)"
     return Engine(name, engines.find_mpirun() is not None, f"rehearsal on CPUs over Open MPI{reason}")
+
+
+def refuse_silent_rehearsal(engine: Engine, asked: Optional[str], how: str) -> None:
+    """Refuse to rehearse on a machine of an IPU system unless it was asked for: the SDK may just not be enabled."""
+    seen = engines.ipus_in_sight(os.environ) if engine.name == "openmpi" and asked is None else ""
+    if seen:
+        raise NotReadyError(
+            f"this machine belongs to an IPU system ({seen}), and poprun is not on the PATH: without it this would be a"
+            " rehearsal on CPUs",
+            hint=f"{ENABLE_SDK}; to rehearse, give {how}",
+        )

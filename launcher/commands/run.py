@@ -8,7 +8,7 @@ import click
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.sections import Launch
-from ipulaunch.launcher.asked import choose_engine
+from ipulaunch.launcher.asked import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.commands.output import print_launch
 from ipulaunch.launcher.launch import launch_program
 from ipulaunch.launcher.options import asked_from, run_options
@@ -63,6 +63,7 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
     settings = program_settings(values)
     asked = asked_from(values)
     engine = choose_engine(asked.engine, dry_run or as_json)
+    refuse_silent_rehearsal(engine, asked.engine, "--engine openmpi")
     launch = launch_program(plan_program(asked, engine, settings), program, asked, engine)
     if dry_run or as_json:
         if run_dir is not None:
