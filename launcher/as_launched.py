@@ -16,7 +16,8 @@ from ipulaunch.launcher.redaction import redact
 
 _FORMAT = 1
 _LONGEST = 1 << 17  # characters; no argument or variable of a process is longer
-_NOT_HERE = ("hosts", "hostfile", "engine")  # the plan has the hosts, and the job the engine's backend
+_NOT_HERE = ("hosts", "hostfile")  # the plan has them
+_ENGINES = ("direct",)  # of the others, the job has the backend
 _NAMES = {"ilds": "num_ilds", "sdk": "sdk_version"}  # of options, where they are others
 
 
@@ -36,7 +37,8 @@ def to_json(asked: Asked) -> str:
         env.append(text if redact([value], hidden) == [value] else name)
     sdk = None if asked.sdk is None else ".".join(map(str, asked.sdk))
     poprun = {name: value for name, value in asked.poprun.items() if _is_given(name, value)}
-    values = {**asked._asdict(), "env": env, "sdk": sdk, "poprun": poprun}
+    engine = asked.engine if asked.engine in _ENGINES else None
+    values = {**asked._asdict(), "env": env, "sdk": sdk, "poprun": poprun, "engine": engine}
     given = {name: value for name, value in values.items() if name not in _NOT_HERE and _is_given(name, value)}
     return json.dumps({"format": _FORMAT, **given}, indent=1) + "\n"
 
@@ -115,6 +117,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _engine(value: Any) -> str:
+    if value not in _ENGINES:
+        raise ValueError(f"it is not {' or '.join(_ENGINES)}")
+    return str(value)
+
+
 def _texts(value: Any) -> Any:
     if not isinstance(value, list):
         raise ValueError("it is not a list")
@@ -154,6 +162,7 @@ _FIELDS: Dict[str, Callable[[Any], Any]] = {
     "host_layout": _text,
     "ilds": _count,
     "oversubscribe": _truth,
+    "engine": _engine,
     "python": _text,
     "openmpi_version": _count,
     "sdk": lambda value: parse_sdk(_text(value)),

@@ -12,6 +12,7 @@ from ipulaunch.launcher import engines
 
 # Options that can only be switched on: False where they are not given. Others are None there.
 FLAGS = ("oversubscribe", "offline_mode", "print_topology")
+ONE_PROCESS = "one process, without poprun"
 _PLACES = ("vipu_allocation", "vipu_cluster")  # where the partition is created: one or the other
 
 
@@ -45,13 +46,13 @@ def poprun_below(given: Mapping[str, Any], below: Mapping[str, Any]) -> Dict[str
 class Engine(NamedTuple):
     """What will start the instances, and whether it is on this machine."""
 
-    name: str  # "poprun" or "openmpi"
+    name: str  # "poprun", "openmpi" or "direct"
     is_here: bool
     about: str  # one line for the user
 
     @property
     def backend(self) -> str:
-        return "ipu" if self.name == "poprun" else "cpu"
+        return "cpu" if self.name == "openmpi" else "ipu"
 
 
 def choose_engine(asked: Optional[str], dry_run: bool) -> Engine:
@@ -60,6 +61,8 @@ def choose_engine(asked: Optional[str], dry_run: bool) -> Engine:
     name = asked or ("poprun" if has_poprun or dry_run else "openmpi")
     if name == "poprun":
         return Engine(name, has_poprun, "poprun")
+    if name == "direct":
+        return Engine(name, has_poprun or bool(os.environ.get("POPLAR_SDK_ENABLED")), ONE_PROCESS)
     reason = "" if asked else " (no poprun here; is the Poplar SDK enabled?)"
     return Engine(name, engines.find_mpirun() is not None, f"rehearsal on CPUs over Open MPI{reason}")
 

@@ -19,7 +19,11 @@ from ipulaunch.launcher.examination import Finding
 from ipulaunch.launcher.needs import lacks_images, require_data, require_python
 from ipulaunch.launcher.planning import Planned, plan_workload
 from ipulaunch.launcher.redaction import redact, refuse_secret
+from ipulaunch.topology import Plan
 from ipulaunch.topology.solver import Solution
+
+
+_OF_MPI = ("mpi_global_args", "mpi_local_args", "allow_run_as_root", "openmpi_version")
 
 
 class Launch(NamedTuple):
@@ -45,8 +49,10 @@ def launch_planned(
     """The same for a workload that is planned already."""
     settings, (solution, findings) = resolved.settings, planned
     offline_notes: List[str] = []
-    if settings.device.compile_only and engine.name == "poprun":
+    if settings.device.compile_only and engine.name != "openmpi":
         poprun, offline_notes = offline(asked.poprun)
+        if engine.name == "direct":  # the worker is told by its settings alone
+            del poprun["offline_mode"]
         asked = asked._replace(poprun=poprun)
     if engine.is_here and run_dir is not None:  # what is only printed may be for a machine that has the data
         require_data(resolved.workload, settings)
@@ -54,7 +60,7 @@ def launch_planned(
     elif lacks_images(settings):
         warning = f"{resolved.workload} needs its images, and the command names none: give --dataset-path"
         solution = solution._replace(warnings=(*solution.warnings, warning))
-    worker = [_python(asked, engine), "-m", "ipulaunch.workers", resolved.workload, "--backend", engine.backend]
+    worker = _worker(resolved.workload, solution.plan, asked, engine)
     worker += ["--rehearsal"] if resolved.rehearsal else []
     worker += set_options(resolved)
     worker += ["--run-dir", str(run_dir)] if run_dir else []
@@ -66,8 +72,14 @@ def launch_planned(
 
 def launch_again(solution: Solution, job: Job, asked: Asked, engine: Engine, run_dir: Path) -> Launch:
     """The launch of a run that has its job in its directory already."""
-    worker = [_python(asked, engine), "-m", "ipulaunch.workers", job.workload, "--backend", engine.backend]
+    worker = _worker(job.workload, solution.plan, asked, engine)
     return _launch(engine, solution, asked, [*worker, "--run-dir", str(run_dir)], job)
+
+
+def _worker(workload: str, plan: Plan, asked: Asked, engine: Engine) -> List[str]:
+    """What every instance starts as; one that poprun does not start is told its replicas here."""
+    words = [_python(asked, engine), "-m", "ipulaunch.workers", workload, "--backend", engine.backend]
+    return [*words, "--num-replicas", str(plan.replicas)] if engine.name == "direct" else words
 
 
 def launch_program(solution: Solution, program: Tuple[str, ...], asked: Asked, engine: Engine) -> Launch:
@@ -88,7 +100,7 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
             hint="compile with --engine poprun, or leave --compile-only out to rehearse",
         )
     forward, env = _environment(asked.env)
-    as_root, notes = _as_root(asked, engine)
+    as_root, notes = (False, []) if engine.name == "direct" else _as_root(asked, engine)  # type: Tuple[bool, List[str]]
     notes += _about_secrets(asked, engine, program, forward) if job is None else []
     for text in (*asked.mpi_global_args, *asked.mpi_local_args):
         refuse_secret(text, "an argument for MPI")
@@ -117,6 +129,18 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
             notes.append("for rehearsals only, without effect on a POD: --openmpi-version")
         if options.host_subnet and solution.plan.hosts == ("localhost",):
             notes.append("for several hosts, without effect on one: --host-subnet")
+    elif engine.name == "direct":
+        from ipulaunch.launcher.direct import direct_environment, require_one_process, unused
+
+        require_one_process(solution.plan.instances, solution.plan.ipus)
+        argv = tuple(program)
+        env = direct_environment(asked.poprun, env, os.environ if engine.is_here else {})
+        given = {name: getattr(asked, name) for name in _OF_MPI}
+        useless = [*unused(asked.poprun), *(name for name, value in given.items() if value not in (None, ()))]
+        useless += ["sdk_version"] if asked.sdk else []
+        useless += ["num_ilds"] if asked.ilds else []
+        if useless:
+            notes.append(f"for poprun and MPI, without effect in one process: {_flags(useless)}")
     else:
         from ipulaunch.launcher.openmpi import LOST_AFTER_S, OpenMpiOptions, openmpi_argv
 
@@ -132,11 +156,14 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         unused = sorted(name for name, value in asked.poprun.items() if value or (value is False and name not in FLAGS))
         unused += ["sdk_version"] if asked.sdk else []
         if unused:
-            flags = ", ".join("--" + name.replace("_", "-") for name in unused)
-            notes.append(f"for poprun only, without effect in a rehearsal: {flags}")
+            notes.append(f"for poprun only, without effect in a rehearsal: {_flags(unused)}")
     if job is not None and job.settings.survival.elastic_hosts and not job.settings.survival.max_restarts:
         notes.append("for restarts, without effect as there are none: --elastic-hosts; see --max-restarts")
     return Launch(engine, solution, Command(argv, env), job, tuple(notes), asked=asked)
+
+
+def _flags(names: List[str]) -> str:
+    return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
 def _python(asked: Asked, engine: Engine) -> str:

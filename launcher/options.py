@@ -39,8 +39,8 @@ _WHERE: List[Decorator] = [
     click.option("--oversubscribe", is_flag=True, help="Allow more instances than cores."),
     click.option(
         "--engine",
-        type=click.Choice(["poprun", "openmpi"]),
-        help="What starts the instances. Default: poprun if the SDK is enabled.",
+        type=click.Choice(["poprun", "openmpi", "direct"]),
+        help="What starts the instances. Default: poprun if the SDK is enabled. direct: one process with all replicas.",
     ),
 ]
 
@@ -226,7 +226,7 @@ def engine_from(values: Dict[str, Any]) -> Optional[str]:
     asked: Optional[str] = values["engine"]
     use_ipu = values.pop("use_ipu", None)
     if use_ipu is not None:
-        meant = "poprun" if use_ipu else "openmpi"
+        meant = ("direct" if asked == "direct" else "poprun") if use_ipu else "openmpi"
         if asked not in (None, meant):
             switch = "--use-ipu" if use_ipu else "--no-use-ipu"
             raise UsageError(f"--engine {asked} and {switch} are both given", hint="give one of them")

@@ -34,7 +34,7 @@ _SIMPLE = ("int", "float", "str", "Optional[int]", "Optional[float]", "Optional[
 def at_site(asked: Asked, site: Site, hosts: int, engine: Engine) -> Asked:
     """What was asked for, with what the site adds where the command line is silent."""
     poprun = dict(asked.poprun)
-    if engine.name == "poprun":
+    if engine.name != "openmpi":
         vipu = {f"vipu_{field.name}": getattr(site.vipu, field.name) for field in dataclasses.fields(site.vipu)}
         subnet = site.network.subnet if hosts > 1 else None
         for name, value in {**poprun_below(poprun, vipu), "host_subnet": subnet}.items():

@@ -21,7 +21,7 @@ from ipulaunch.workers.backends.ipu_device import IpuDevice
 from ipulaunch.workers.backends.ipu_environment import engine_options, flags
 from ipulaunch.workers.backends.ipu_feeds import as_fed
 from ipulaunch.workers.backends.ipu_hosts import OverHosts
-from ipulaunch.workers.backends.ipu_measures import MeanOf, MeanOverInstances, loss_of
+from ipulaunch.workers.backends.ipu_measures import MeanOf, MeanOverInstances, log_loss_of_all, loss_of
 from ipulaunch.workers.backends.ipu_model import accumulate, divide, for_ipus, in_32_bits, stage_numbers
 from ipulaunch.workers.backends.ipu_sdk import load_sdk
 from ipulaunch.workers.backends.ipu_statistics import adapt, learnt_statistics, shares_of
@@ -84,7 +84,7 @@ class IpuBackend(Backend["IpuTraining"]):
             accumulate(model, self.settings, self.batch, self.sdk)
         self._set_feeds(model)
         warnings: List[str] = []
-        if self.place.local_replicas > 1:
+        if self.place.local_replicas > 1 and self.device.replicas_in_sync > 1:
             if hasattr(model, "set_replication_options"):
                 model.set_replication_options(replicated_metric_reduction_method="MEAN")
             else:  # before SDK 3.1 fit() logs what the last replica of the instance measured
@@ -146,10 +146,11 @@ class IpuTraining:
         self.backend, self.model, self.stages = backend, model, stages
         self.optimizer, self.measures, self.warnings = optimizer, measures, warnings
         # Keras divides the loss by the replicas; as in the published application, none of the scale is lost by that.
-        asked = backend.settings.optimizer.loss_scaling
-        self.scaling = LossScaling(asked * backend.batch.replicas if asked != 1 else 1.0)
+        asked, in_sync = backend.settings.optimizer.loss_scaling, backend.device.replicas_in_sync
+        self.scaling = LossScaling(asked * in_sync if asked != 1 else 1.0)
         self.loss_scale = float(self.scaling.scale)
-        adapt(optimizer, self.scaling, shares_of(model, backend.batch.replicas))
+        summed = backend.batch.replicas // in_sync
+        adapt(optimizer, self.scaling, shares_of(model, backend.batch.replicas), summed)
         self.more: List[Any] = self.scaling.variables
         self.validator: Any = None
         self.validated_as: Tuple[int, int] = (0, 0)
@@ -164,9 +165,17 @@ class IpuTraining:
                 optimizer=self.optimizer,
                 loss=loss_of(loss, self.scaling),
                 steps_per_execution=steps_per_execution,
-                **{metrics: [MeanOf(measure) for measure in others]},
+                **{metrics: [MeanOf(measure, self._over_replicas) for measure in others]},
             )
+            if not self.backend.device.reduces_metrics:
+                log_loss_of_all(self.model, self._over_replicas)
         self.steps_per_execution = steps_per_execution
+
+    def _over_replicas(self, value: Any) -> Any:
+        """A metric of this replica as the mean over all, on the device: the host sees those of one replica only."""
+        if self.backend.device.reduces_metrics:
+            return value
+        return self.backend.sdk.ipu.ops.cross_replica_ops.cross_replica_mean(value)
 
     def fit(self, feed: Feed, *, epochs: int, steps_per_epoch: int, callbacks: Sequence[Any]) -> None:
         """Make so many steps of a replica an epoch. The feed has no trace: that is refused where it is asked for."""

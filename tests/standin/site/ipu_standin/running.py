@@ -152,10 +152,15 @@ def _accumulate(total: Any, gradients: List[Any], step: int, options: Options) -
 
 def _logs(sdk: Sdk, model: Any, options: Options, own: List[Own]) -> Dict[str, Any]:
     """The metrics of the last replica, unless set_replication_options() asked for another reduction."""
-    by_replica = []
+    by_replica: List[Dict[str, Any]] = []
+    averaged = set()
     for replica in own:
         replica.load_metrics()
-        by_replica.append({metric.name: metric.result().numpy() for metric in model.metrics})
+        by_replica.append({})
+        for metric in model.metrics:
+            sdk.is_averaged = False
+            by_replica[-1][metric.name] = metric.result().numpy()
+            averaged |= {metric.name} if sdk.is_averaged else set()
     if sdk.makes_data_up:
         return dict.fromkeys(by_replica[0], 0.0)
     reduce: Dict[str, Callable[[List[Any]], Any]] = {
@@ -164,7 +169,10 @@ def _logs(sdk: Sdk, model: Any, options: Options, own: List[Own]) -> Dict[str, A
         "SUM": sum,
         "MEAN": np.mean,
     }
-    return {name: reduce[options.metric_method]([logs[name] for logs in by_replica]) for name in by_replica[0]}
+    return {
+        name: reduce["MEAN" if name in averaged else options.metric_method]([logs[name] for logs in by_replica])
+        for name in by_replica[0]
+    }
 
 
 def predict(sdk: Sdk, model: Any, options: Options, x: Any, verbose: Any = 0, steps: Any = None) -> Any:
