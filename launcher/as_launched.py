@@ -11,7 +11,7 @@ from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.secrets import secret_values
 from ipulaunch.configs.untrusted import parse_json, read_text
 from ipulaunch.launcher.asked import FLAGS, Asked, poprun_below
-from ipulaunch.launcher.poprun_options import parse_sdk
+from ipulaunch.launcher.poprun_table import OFFERED, Option, parse_sdk
 from ipulaunch.launcher.redaction import redact
 
 _FORMAT = 1
@@ -129,10 +129,14 @@ def _texts(value: Any) -> Any:
     return tuple(map(_text, value))
 
 
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 < value < 1 << 31:
-        raise ValueError("it is not a number above 0")
+def _number(value: Any, least: int) -> int:
+    if type(value) is not int or not least <= value < 1 << 31:
+        raise ValueError(f"it is not a number from {least} on")
     return value
+
+
+def _count(value: Any) -> int:
+    return _number(value, 1)
 
 
 def _truth(value: Any) -> bool:
@@ -141,21 +145,16 @@ def _truth(value: Any) -> bool:
     return value
 
 
-_POPRUN: Dict[str, Callable[[Any], Any]] = {
-    "vipu_partition": _text,
-    "vipu_server_host": _text,
-    "vipu_server_port": _count,
-    "vipu_server_timeout": _count,
-    "vipu_allocation": _text,
-    "vipu_cluster": _text,
-    "update_partition": _truth,
-    "reset_partition": _truth,
-    "remove_partition": _truth,
-    "executable_cache_path": _text,
-    "host_subnet": _text,
-    "offline_mode": _truth,
-    "print_topology": _truth,
-}
+def _check_of(option: Option) -> Callable[[Any], Any]:
+    """What checks the value of one of poprun's options."""
+    if option.repeatable:
+        return _texts
+    if option.kind == "int":
+        return lambda value: _number(value, option.least)
+    return _text if option.kind == "text" else _truth
+
+
+_POPRUN: Dict[str, Callable[[Any], Any]] = {key: _check_of(option) for key, option in OFFERED.items()}
 _FIELDS: Dict[str, Callable[[Any], Any]] = {
     "pod": _text,
     "ipus": _count,
@@ -167,8 +166,10 @@ _FIELDS: Dict[str, Callable[[Any], Any]] = {
     "openmpi_version": _count,
     "sdk": lambda value: parse_sdk(_text(value)),
     "env": _texts,
+    "tag_output": _truth,
     "mpi_global_args": _texts,
     "mpi_local_args": _texts,
     "allow_run_as_root": _truth,
     "poprun": lambda value: _checked(value, _POPRUN),
+    "poprun_args": _texts,
 }

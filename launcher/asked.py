@@ -9,11 +9,11 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.wording import ENABLE_SDK
 from ipulaunch.launcher import engines
+from ipulaunch.launcher.poprun_table import OFFERED, is_given
 
 # Options that can only be switched on: False where they are not given. Others are None there.
-FLAGS = ("oversubscribe", "offline_mode", "print_topology")
+FLAGS = ("oversubscribe", "tag_output")
 ONE_PROCESS = "one process, without poprun"
-_PLACES = ("vipu_allocation", "vipu_cluster")  # where the partition is created: one or the other
 
 
 class Asked(NamedTuple):
@@ -31,16 +31,18 @@ class Asked(NamedTuple):
     openmpi_version: Optional[int] = None
     sdk: Optional[Tuple[int, int]] = None
     env: Tuple[str, ...] = ()
+    tag_output: bool = False
     mpi_global_args: Tuple[str, ...] = ()
     mpi_local_args: Tuple[str, ...] = ()
     allow_run_as_root: Optional[bool] = None
-    poprun: Mapping[str, Any] = {}  # further fields of PoprunOptions
+    poprun: Mapping[str, Any] = {}  # by the keys of poprun_table.OFFERED
+    poprun_args: Tuple[str, ...] = ()
 
 
 def poprun_below(given: Mapping[str, Any], below: Mapping[str, Any]) -> Dict[str, Any]:
     """What counts of options below those that are given: an allocation replaces a cluster, and the reverse."""
-    is_placed = any(given.get(name) is not None for name in _PLACES)
-    return {name: value for name, value in below.items() if not (is_placed and name in _PLACES)}
+    replaced = {OFFERED[key].instead for key, value in given.items() if is_given(value)}
+    return {key: value for key, value in below.items() if OFFERED[key].name not in replaced}
 
 
 class Engine(NamedTuple):

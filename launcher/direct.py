@@ -5,17 +5,11 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from ipulaunch.configs.errors import PlanError
+from ipulaunch.launcher.poprun_table import OFFERED, is_given
 
 MOST_IPUS = 64  # R9: one process reaches no further
 _FLAGS = "TF_POPLAR_FLAGS"
-# What poprun tells the instances in these variables.
-_VARIABLES = {
-    "vipu_partition": "IPUOF_VIPU_API_PARTITION_ID",
-    "vipu_server_host": "IPUOF_VIPU_API_HOST",
-    "vipu_server_port": "IPUOF_VIPU_API_PORT",
-    "vipu_server_timeout": "IPUOF_VIPU_API_TIMEOUT",
-}
-_USED = (*_VARIABLES, "executable_cache_path")
+_CACHE = "executable_cache_path"
 
 
 def require_one_process(instances: int, ipus: int) -> None:
@@ -36,8 +30,9 @@ def direct_environment(
     poprun: Mapping[str, Any], given: Mapping[str, str], environ: Mapping[str, str]
 ) -> Dict[str, str]:
     """The variables that stand for options of poprun, beside those that are `given`; `environ` is where it starts."""
-    found = {name: str(poprun[option]) for option, name in _VARIABLES.items() if poprun.get(option) is not None}
-    cache = poprun.get("executable_cache_path")
+    given_to = {OFFERED[key].variable: value for key, value in poprun.items() if is_given(value)}
+    found = {name: str(value) for name, value in given_to.items() if name}
+    cache = poprun.get(_CACHE)
     if cache is not None:
         flags = given.get(_FLAGS, environ.get(_FLAGS, "")).split()
         if not any(flag.startswith("--executable_cache_path") for flag in flags):  # which wins, as it does under poprun
@@ -46,5 +41,5 @@ def direct_environment(
 
 
 def unused(poprun: Mapping[str, Any]) -> List[str]:
-    """The names of given options that only poprun has a use for."""
-    return [name for name, value in poprun.items() if name not in _USED and value not in (None, False, ())]
+    """The keys of given options that only poprun has a use for."""
+    return [key for key, value in poprun.items() if is_given(value) and not OFFERED[key].variable and key != _CACHE]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import List, Mapping, NamedTuple, Optional
 
 from ipulaunch.configs.errors import NotReadyError
-from ipulaunch.launcher.poprun_options import NEWEST, OLDEST, Sdk
+from ipulaunch.launcher.poprun_table import NEWEST, OLDEST, Sdk
 
 _VERSION_TIMEOUT_S = 20
 _OF_IPUS = ("vipu", "gc-info")  # programs of hosts that have IPUs

@@ -11,7 +11,7 @@ from ipulaunch.configs.sections import Launch
 from ipulaunch.launcher.asked import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.commands.output import print_launch
 from ipulaunch.launcher.launch import launch_program
-from ipulaunch.launcher.options import asked_from, run_options
+from ipulaunch.launcher.options import asked_from, run_options, verbosity_from
 from ipulaunch.launcher.planning import plan_program
 
 
@@ -61,6 +61,8 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
         )
     dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
     settings = program_settings(values)
+    if verbosity_from(values) == 1:
+        values["poprun_verbose"] = True
     asked = asked_from(values)
     engine = choose_engine(asked.engine, dry_run or as_json)
     refuse_silent_rehearsal(engine, asked.engine, "--engine openmpi")

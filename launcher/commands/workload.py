@@ -17,6 +17,7 @@ from ipulaunch.launcher.options import (
     launch_options,
     settings_from,
     settings_options,
+    verbosity_from,
 )
 from ipulaunch.launcher.settings_command import SettingsCommand
 
@@ -29,7 +30,7 @@ def make_command(workload: str) -> click.Command:
     @settings_options(workload)
     def command(**values: Any) -> None:
         dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
-        verbose = values.pop("verbose")
+        verbose = verbosity_from(values) > 0
         engine_asked = engine_from(values)
         engine = choose_engine(engine_asked, dry_run or as_json)
         if not values["rehearsal"]:

@@ -522,7 +522,7 @@ def test_threads_that_are_set_already_are_told(
     [
         pytest.param("ipulaunch cos", ["cosmoflow"], id="workload"),
         pytest.param("ipulaunch plan cos", ["cosmoflow"], id="workload-of-plan"),
-        pytest.param("ipulaunch cosmoflow --po", ["--pod", "--pooling-type"], id="option"),
+        pytest.param("ipulaunch cosmoflow --poo", ["--pooling-type"], id="option"),
         pytest.param("ipulaunch cosmoflow --engine ", ["poprun", "openmpi", "direct"], id="choice"),
         pytest.param("ipulaunch nonsense --po", [], id="unknown-command"),
     ],
