@@ -19,7 +19,7 @@ help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 18
 
 demo: $(VENV)/.ready ## rehearse CosmoFlow for a POD16 on this machine
-	$(BIN)/ipulaunch cosmoflow --pod 16
+	$(BIN)/ipulaunch cosmoflow --pod 16 --engine openmpi
 
 test: $(VENV)/.ready ## what a change must pass: all three tiers, as far as they need neither root nor daemons
 	@$(call each,test-unit test-tensorflow test-live)

@@ -15,7 +15,8 @@ _SECRET = (
 # Last words that mean a secret, unless what is before them says that they do not.
 _SECRET_AT_THE_END = r"(?i)[a-z0-9]([-_](pwd|pat|key)|[-_]?tokens)$"
 _COUNTS_AND_LOOKUPS = (
-    r"(?i)(?<![a-z])((max|min|num|n|new|total)[-_]?tokens|(public|primary|foreign|sort|cache)[-_]key)$"
+    r"(?i)(?<![a-z])((max|min|num|n|new|total)[-_]?tokens|(public|primary|foreign|sort|cache)[-_]key"
+    r"|distribute-ssh-key)$"  # the last is an option of poprun, which says whether
 )
 _NO_SECRETS = ("SSH_AUTH_SOCK", "XAUTHORITY")  # paths, which MPI's ssh and a display need
 _FOR_MPIRUN = ("PBS_JOBCOOKIE",)  # PBS knows jobs by it: an mpirun built for its task manager needs it to start

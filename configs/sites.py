@@ -91,6 +91,9 @@ class Kubernetes:
     memory: Optional[str] = setting(None, "memory of a Pod, e.g. 200Gi")
     shared_memory: str = setting("10Gi", "size of /dev/shm in a Pod")
     volumes: Tuple[str, ...] = setting((), "persistent volume claims and where they are mounted: CLAIM:/path")
+    queue: Optional[str] = setting(None, "queue of Kueue that jobs wait in")
+    labels: Lines = setting((), "labels of jobs and their Pods: KEY=VALUE")
+    annotations: Lines = setting((), "annotations of jobs and their Pods: KEY=VALUE")
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.secrets import secret_values
 from ipulaunch.configs.untrusted import parse_json, read_text
 from ipulaunch.launcher.asked import FLAGS, Asked, poprun_below
-from ipulaunch.launcher.poprun_options import parse_sdk
+from ipulaunch.launcher.poprun_table import OFFERED, Option, parse_sdk
 from ipulaunch.launcher.redaction import redact
 
 _FORMAT = 1
 _LONGEST = 1 << 17  # characters; no argument or variable of a process is longer
-_NOT_HERE = ("hosts", "hostfile", "engine")  # the plan has the hosts, and the job the engine's backend
+_NOT_HERE = ("hosts", "hostfile")  # the plan has them
+_ENGINES = ("direct",)  # of the others, the job has the backend
 _NAMES = {"ilds": "num_ilds", "sdk": "sdk_version"}  # of options, where they are others
 
 
@@ -36,7 +37,8 @@ def to_json(asked: Asked) -> str:
         env.append(text if redact([value], hidden) == [value] else name)
     sdk = None if asked.sdk is None else ".".join(map(str, asked.sdk))
     poprun = {name: value for name, value in asked.poprun.items() if _is_given(name, value)}
-    values = {**asked._asdict(), "env": env, "sdk": sdk, "poprun": poprun}
+    engine = asked.engine if asked.engine in _ENGINES else None
+    values = {**asked._asdict(), "env": env, "sdk": sdk, "poprun": poprun, "engine": engine}
     given = {name: value for name, value in values.items() if name not in _NOT_HERE and _is_given(name, value)}
     return json.dumps({"format": _FORMAT, **given}, indent=1) + "\n"
 
@@ -115,16 +117,26 @@ def _text(value: Any) -> str:
     return value
 
 
+def _engine(value: Any) -> str:
+    if value not in _ENGINES:
+        raise ValueError(f"it is not {' or '.join(_ENGINES)}")
+    return str(value)
+
+
 def _texts(value: Any) -> Any:
     if not isinstance(value, list):
         raise ValueError("it is not a list")
     return tuple(map(_text, value))
 
 
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 < value < 1 << 31:
-        raise ValueError("it is not a number above 0")
+def _number(value: Any, least: int) -> int:
+    if type(value) is not int or not least <= value < 1 << 31:
+        raise ValueError(f"it is not a number from {least} on")
     return value
+
+
+def _count(value: Any) -> int:
+    return _number(value, 1)
 
 
 def _truth(value: Any) -> bool:
@@ -133,33 +145,31 @@ def _truth(value: Any) -> bool:
     return value
 
 
-_POPRUN: Dict[str, Callable[[Any], Any]] = {
-    "vipu_partition": _text,
-    "vipu_server_host": _text,
-    "vipu_server_port": _count,
-    "vipu_server_timeout": _count,
-    "vipu_allocation": _text,
-    "vipu_cluster": _text,
-    "update_partition": _truth,
-    "reset_partition": _truth,
-    "remove_partition": _truth,
-    "executable_cache_path": _text,
-    "host_subnet": _text,
-    "offline_mode": _truth,
-    "print_topology": _truth,
-}
+def _check_of(option: Option) -> Callable[[Any], Any]:
+    """What checks the value of one of poprun's options."""
+    if option.repeatable:
+        return _texts
+    if option.kind == "int":
+        return lambda value: _number(value, option.least)
+    return _text if option.kind == "text" else _truth
+
+
+_POPRUN: Dict[str, Callable[[Any], Any]] = {key: _check_of(option) for key, option in OFFERED.items()}
 _FIELDS: Dict[str, Callable[[Any], Any]] = {
     "pod": _text,
     "ipus": _count,
     "host_layout": _text,
     "ilds": _count,
     "oversubscribe": _truth,
+    "engine": _engine,
     "python": _text,
     "openmpi_version": _count,
     "sdk": lambda value: parse_sdk(_text(value)),
     "env": _texts,
+    "tag_output": _truth,
     "mpi_global_args": _texts,
     "mpi_local_args": _texts,
     "allow_run_as_root": _truth,
     "poprun": lambda value: _checked(value, _POPRUN),
+    "poprun_args": _texts,
 }

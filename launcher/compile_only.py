@@ -6,8 +6,7 @@ import os
 from typing import Any, Dict, List, Mapping, Tuple
 
 from ipulaunch.configs.errors import SettingsError
-
-_OF_IPUS = ("vipu_", "update_partition", "reset_partition", "remove_partition")
+from ipulaunch.launcher.poprun_table import OFFERED, is_given
 
 
 def offline(poprun: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[str]]:
@@ -19,7 +18,7 @@ def offline(poprun: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[str]]:
             "--compile-only has no place to keep what it compiles",
             hint="give --executable-cache-path, the same as in the training that follows",
         )
-    useless = [name for name, value in poprun.items() if value is not None and name.startswith(_OF_IPUS)]
-    kept = {name: value for name, value in poprun.items() if name not in useless}
-    flags = ", ".join("--" + name.replace("_", "-") for name in useless)
+    useless = [key for key, value in poprun.items() if is_given(value) and OFFERED[key].attaches]
+    kept = {key: value for key, value in poprun.items() if key not in useless}
+    flags = ", ".join(f"--{OFFERED[key].flag}" for key in useless)
     return {**kept, "offline_mode": True}, [f"no IPU is attached, so without effect: {flags}"] if flags else []

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import List, Mapping, NamedTuple, Optional
 
 from ipulaunch.configs.errors import NotReadyError
-from ipulaunch.launcher.poprun_options import NEWEST, OLDEST, Sdk
+from ipulaunch.launcher.poprun_table import NEWEST, OLDEST, Sdk
 
 _VERSION_TIMEOUT_S = 20
+_OF_IPUS = ("vipu", "gc-info")  # programs of hosts that have IPUs
 
 
 class OpenMpi(NamedTuple):
@@ -28,6 +29,17 @@ class OpenMpi(NamedTuple):
 def find_poprun() -> Optional[str]:
     """The poprun that an enabled SDK puts on the PATH."""
     return _on_path("poprun")
+
+
+def ipus_in_sight(environ: Mapping[str, str], devices: Path = Path("/dev")) -> str:
+    """What shows that this machine belongs to an IPU system; nothing on others."""
+    for name in sorted(environ):
+        if environ[name] and (name == "POPLAR_SDK_ENABLED" or name.startswith("IPUOF_")):
+            return f"{name} is set"
+    for path in sorted(devices.glob("ipu*")):
+        return f"there is {path}"
+    found = (_on_path(name, environ) for name in _OF_IPUS)
+    return next((f"there is {path}" for path in found if path), "")
 
 
 def find_mpirun() -> Optional[str]:
@@ -65,9 +77,9 @@ def sdk_here(environ: Mapping[str, str]) -> Sdk:
     return NEWEST
 
 
-def _on_path(name: str) -> Optional[str]:
+def _on_path(name: str, environ: Optional[Mapping[str, str]] = None) -> Optional[str]:
     # shutil.which() does the same, after importing every compression library.
-    for directory in os.get_exec_path():
+    for directory in os.get_exec_path(environ):
         path = Path(directory) / name
         if os.access(path, os.X_OK) and path.is_file():  # in this order: is_file() raises where we may not look
             return str(path)

@@ -25,9 +25,15 @@ class InstanceLogs:
     """
 
     def __init__(
-        self, run: RunDirectory, plan: Plan, echo: Optional[Echo] = None, *, hidden: Sequence[str] = ()
+        self,
+        run: RunDirectory,
+        plan: Plan,
+        echo: Optional[Echo] = None,
+        *,
+        hidden: Sequence[str] = (),
+        is_tagged: bool = True,
     ) -> None:
-        self.run, self.plan, self.echo = run, plan, echo
+        self.run, self.plan, self.echo, self.is_tagged = run, plan, echo, is_tagged
         self.hidden = [os.fsencode(value) for value in hidden]  # secrets that an instance may print
         self.files: Dict[int, BinaryIO] = {}
         self.partial: Dict[int, bytes] = {}
@@ -37,7 +43,10 @@ class InstanceLogs:
         self.last = -1
 
     def feed(self, line: bytes) -> None:
-        """One line of output, as the engine wrote it."""
+        """One line of output, as the engine wrote it; without an engine all lines are those of instance 0."""
+        if not self.is_tagged:
+            self._take(0, line)
+            return
         parts = _TAG.split(line)
         if parts[0]:
             self._take(self.last if len(parts) > 1 and not line.startswith(b"[") else -1, parts[0])

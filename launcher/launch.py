@@ -12,14 +12,19 @@ from ipulaunch.configs.job import Job, set_options
 from ipulaunch.configs.secrets import is_secret, secret_values, withheld
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.launcher import engines
-from ipulaunch.launcher.asked import FLAGS, Asked, Engine
+from ipulaunch.launcher.asked import Asked, Engine
 from ipulaunch.launcher.command import Command, words_of
 from ipulaunch.launcher.compile_only import offline
 from ipulaunch.launcher.examination import Finding
 from ipulaunch.launcher.needs import lacks_images, require_data, require_python
 from ipulaunch.launcher.planning import Planned, plan_workload
+from ipulaunch.launcher.poprun_table import is_given
 from ipulaunch.launcher.redaction import redact, refuse_secret
+from ipulaunch.topology import Plan
 from ipulaunch.topology.solver import Solution
+
+
+_OF_MPI = ("poprun_args", "mpi_global_args", "mpi_local_args", "allow_run_as_root", "openmpi_version")
 
 
 class Launch(NamedTuple):
@@ -45,8 +50,10 @@ def launch_planned(
     """The same for a workload that is planned already."""
     settings, (solution, findings) = resolved.settings, planned
     offline_notes: List[str] = []
-    if settings.device.compile_only and engine.name == "poprun":
+    if settings.device.compile_only and engine.name != "openmpi":
         poprun, offline_notes = offline(asked.poprun)
+        if engine.name == "direct":  # the worker is told by its settings alone
+            del poprun["offline_mode"]
         asked = asked._replace(poprun=poprun)
     if engine.is_here and run_dir is not None:  # what is only printed may be for a machine that has the data
         require_data(resolved.workload, settings)
@@ -54,7 +61,7 @@ def launch_planned(
     elif lacks_images(settings):
         warning = f"{resolved.workload} needs its images, and the command names none: give --dataset-path"
         solution = solution._replace(warnings=(*solution.warnings, warning))
-    worker = [_python(asked, engine), "-m", "ipulaunch.workers", resolved.workload, "--backend", engine.backend]
+    worker = _worker(resolved.workload, solution.plan, asked, engine)
     worker += ["--rehearsal"] if resolved.rehearsal else []
     worker += set_options(resolved)
     worker += ["--run-dir", str(run_dir)] if run_dir else []
@@ -66,8 +73,14 @@ def launch_planned(
 
 def launch_again(solution: Solution, job: Job, asked: Asked, engine: Engine, run_dir: Path) -> Launch:
     """The launch of a run that has its job in its directory already."""
-    worker = [_python(asked, engine), "-m", "ipulaunch.workers", job.workload, "--backend", engine.backend]
+    worker = _worker(job.workload, solution.plan, asked, engine)
     return _launch(engine, solution, asked, [*worker, "--run-dir", str(run_dir)], job)
+
+
+def _worker(workload: str, plan: Plan, asked: Asked, engine: Engine) -> List[str]:
+    """What every instance starts as; one that poprun does not start is told its replicas here."""
+    words = [_python(asked, engine), "-m", "ipulaunch.workers", workload, "--backend", engine.backend]
+    return [*words, "--num-replicas", str(plan.replicas)] if engine.name == "direct" else words
 
 
 def launch_program(solution: Solution, program: Tuple[str, ...], asked: Asked, engine: Engine) -> Launch:
@@ -88,10 +101,12 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
             hint="compile with --engine poprun, or leave --compile-only out to rehearse",
         )
     forward, env = _environment(asked.env)
-    as_root, notes = _as_root(asked, engine)
+    as_root, notes = (False, []) if engine.name == "direct" else _as_root(asked, engine)  # type: Tuple[bool, List[str]]
     notes += _about_secrets(asked, engine, program, forward) if job is None else []
-    for text in (*asked.mpi_global_args, *asked.mpi_local_args):
+    for text in (*asked.mpi_global_args, *asked.mpi_local_args, *(asked.poprun.get("instance_mpi_local_args") or ())):
         refuse_secret(text, "an argument for MPI")
+    for text in asked.poprun_args:
+        refuse_secret(text, "an argument for poprun")
     common: Dict[str, Any] = {
         "mpi_global_args": asked.mpi_global_args,
         "mpi_local_args": asked.mpi_local_args,
@@ -100,23 +115,46 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
     }
     if engine.name == "poprun":
         from ipulaunch.launcher.forwarding import named, of_the_sdk
-        from ipulaunch.launcher.poprun import PoprunOptions, poprun_argv
-        from ipulaunch.launcher.poprun_options import deprecation
+        from ipulaunch.launcher.poprun import PoprunOptions, about_output, poprun_argv
+        from ipulaunch.launcher.poprun_table import OFFERED, deprecation
 
         if solution.plan.hosts != ("localhost",):
             # A line that is only printed is for a machine that has the SDK, and whose other variables nobody knows.
-            found = of_the_sdk(os.environ if engine.is_here else None)
-            given = {*forward, *named(words_of("--mpi-local-args", asked.mpi_local_args))}
-            common["forward"] = (*forward, *(name for name in found if name not in given))
+            of_sdk = of_the_sdk(os.environ if engine.is_here else None)
+            named_already = {*forward, *named(words_of("--mpi-local-args", asked.mpi_local_args))}
+            common["forward"] = (*forward, *(name for name in of_sdk if name not in named_already))
         sdk = asked.sdk or engines.sdk_here(os.environ)
-        options = PoprunOptions(sdk=sdk, writes_ilds=asked.ilds is not None, **common, **asked.poprun)
+        options = PoprunOptions(
+            sdk=sdk,
+            given=asked.poprun,
+            more=asked.poprun_args,
+            writes_ilds=asked.ilds is not None,
+            tags_output=asked.tag_output,
+            **common,
+        )
         argv = poprun_argv(solution.plan, options, program)
-        if options.vipu_cluster is not None and deprecation("vipu-cluster", sdk):
-            notes.append(deprecation("vipu-cluster", sdk))
+        used = [OFFERED[key] for key, value in asked.poprun.items() if is_given(value)]
+        notes += filter(None, (deprecation(option.name, sdk) for option in used))
+        shown = asked.poprun.get("only_output_from_instance")
+        found = about_output(shown, solution.plan.instances) if shown is not None else []
+        notes += [f"{finding.message}: {finding.hint}" for finding in found]
         if asked.openmpi_version is not None:
             notes.append("for rehearsals only, without effect on a POD: --openmpi-version")
-        if options.host_subnet and solution.plan.hosts == ("localhost",):
-            notes.append("for several hosts, without effect on one: --host-subnet")
+        for_hosts = [option.key for option in used if option.for_hosts]
+        if for_hosts and solution.plan.hosts == ("localhost",):
+            notes.append(f"for several hosts, without effect on one: {_flags(for_hosts)}")
+    elif engine.name == "direct":
+        from ipulaunch.launcher.direct import direct_environment, require_one_process, unused
+
+        require_one_process(solution.plan.instances, solution.plan.ipus)
+        argv = tuple(program)
+        env = direct_environment(asked.poprun, env, os.environ if engine.is_here else {})
+        of_mpi = [name for name in _OF_MPI if is_given(getattr(asked, name))]
+        useless = [*unused(asked.poprun), *of_mpi, *(["tag_output"] if asked.tag_output else [])]
+        useless += ["sdk_version"] if asked.sdk else []
+        useless += ["num_ilds"] if asked.ilds else []
+        if useless:
+            notes.append(f"for poprun and MPI, without effect in one process: {_flags(useless)}")
     else:
         from ipulaunch.launcher.openmpi import LOST_AFTER_S, OpenMpiOptions, openmpi_argv
 
@@ -129,14 +167,18 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         argv = openmpi_argv(solution.plan, about, program)
         if os.environ.get("OMP_NUM_THREADS"):
             notes.append(f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} is set: kept, instead of a thread per core")
-        unused = sorted(name for name, value in asked.poprun.items() if value or (value is False and name not in FLAGS))
-        unused += ["sdk_version"] if asked.sdk else []
-        if unused:
-            flags = ", ".join("--" + name.replace("_", "-") for name in unused)
-            notes.append(f"for poprun only, without effect in a rehearsal: {flags}")
+        useless = sorted(key for key, value in asked.poprun.items() if is_given(value))
+        useless += ["poprun_args"] if asked.poprun_args else []
+        useless += ["sdk_version"] if asked.sdk else []
+        if useless:
+            notes.append(f"for poprun only, without effect in a rehearsal: {_flags(useless)}")
     if job is not None and job.settings.survival.elastic_hosts and not job.settings.survival.max_restarts:
         notes.append("for restarts, without effect as there are none: --elastic-hosts; see --max-restarts")
     return Launch(engine, solution, Command(argv, env), job, tuple(notes), asked=asked)
+
+
+def _flags(names: List[str]) -> str:
+    return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
 def _python(asked: Asked, engine: Engine) -> str:

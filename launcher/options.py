@@ -15,8 +15,8 @@ from ipulaunch.configs.schema import leaves
 from ipulaunch.configs.tree import Tree, assign, assignment, flat, merge
 from ipulaunch.configs.workloads import WORKLOADS, Resolved, over, presets, resolve, schema_of
 from ipulaunch.launcher.asked import Asked
-from ipulaunch.launcher.poprun_options import parse_sdk
-from ipulaunch.launcher.settings_command import EMPTY, setting_option
+from ipulaunch.launcher.poprun_table import OFFERED, Option, parse_sdk
+from ipulaunch.launcher.settings_command import EMPTY, SettingType, setting_option
 
 Decorator = Callable[[Any], Any]
 
@@ -40,10 +40,28 @@ _WHERE: List[Decorator] = [
     click.option("--oversubscribe", is_flag=True, help="Allow more instances than cores."),
     click.option(
         "--engine",
-        type=click.Choice(["poprun", "openmpi"]),
-        help="What starts the instances. Default: poprun if the SDK is enabled.",
+        type=click.Choice(["poprun", "openmpi", "direct"]),
+        help="What starts the instances. Default: poprun if the SDK is enabled. direct: one process with all replicas.",
     ),
 ]
+
+
+def _poprun_option(option: Option) -> Decorator:
+    """Our option for one of poprun's."""
+    kwargs: Dict[str, Any] = {"default": None, "help": option.about}
+    flag = f"--{option.flag}"
+    if option.kind == "bool":
+        flag = f"{flag}/--no-{option.flag}"
+    elif option.kind == "flag":
+        kwargs["is_flag"] = True
+    elif option.kind == "int":
+        kwargs["type"] = click.IntRange(option.least, option.most)
+    else:
+        kwargs["metavar"] = option.metavar
+    if option.repeatable:
+        kwargs.update(default=(), multiple=True)
+    return click.option(flag, option.key, **kwargs)
+
 
 _POPRUN: List[Decorator] = [
     click.option(
@@ -52,31 +70,10 @@ _POPRUN: List[Decorator] = [
         metavar="X.Y",
         help="The Poplar SDK to write the poprun line for. Default: the enabled one, else 3.4.",
     ),
-    click.option("--vipu-partition", metavar="NAME", help="V-IPU partition to use."),
-    click.option("--vipu-server-host", metavar="HOST", help="Host of the V-IPU controller."),
-    click.option("--vipu-server-port", type=click.IntRange(1, 65535), help="Port of the V-IPU controller."),
-    click.option("--vipu-server-timeout", type=click.IntRange(1), help="Seconds to wait for the V-IPU controller."),
+    *map(_poprun_option, OFFERED.values()),
     click.option(
-        "--vipu-allocation", metavar="NAME", help="V-IPU allocation to create the partition in (SDK 3.2 and later)."
+        "--poprun-args", multiple=True, metavar="TEXT", help="Further options for poprun, as they are; may be repeated."
     ),
-    click.option(
-        "--vipu-cluster", metavar="NAME", help="V-IPU cluster to create the partition in (deprecated since SDK 3.2)."
-    ),
-    click.option(
-        "--update-partition/--no-update-partition",
-        default=None,
-        help="Change or create the partition if it does not fit.",
-    ),
-    click.option("--reset-partition/--no-reset-partition", default=None, help="Reset the partition before the run."),
-    click.option(
-        "--remove-partition/--no-remove-partition",
-        default=None,
-        help="Remove a partition that poprun created, after the run.",
-    ),
-    click.option("--executable-cache-path", metavar="DIR", help="Directory that compiled programs are kept in."),
-    click.option("--host-subnet", metavar="CIDR", help="Network that the hosts use to reach each other."),
-    click.option("--offline-mode", is_flag=True, help="Run without IPUs, only to compile."),
-    click.option("--print-topology", is_flag=True, help="Let poprun print its own table of the plan."),
 ]
 
 _HOW: List[Decorator] = [
@@ -85,6 +82,9 @@ _HOW: List[Decorator] = [
         multiple=True,
         metavar="NAME[=VALUE]",
         help="Environment variable to pass to the instances; may be repeated.",
+    ),
+    click.option(
+        "--tag-output", is_flag=True, help="Tell mpirun to tag lines, also where poprun or ipulaunch does it."
     ),
     click.option(
         "--mpi-global-args", multiple=True, metavar="TEXT", help="Options for mpirun itself; may be repeated."
@@ -108,7 +108,14 @@ _RUN: List[Decorator] = [
     click.option("--json", "as_json", is_flag=True, help="Print the plan and the command as JSON and stop."),
     click.option("--run-dir", type=_PATH, help="Directory to create for the run. Default: runs/NAME-TIME."),
 ]
-_VERBOSE = click.option("--verbose", "-v", is_flag=True, help="Show the output of all instances.")
+_VERBOSE = click.option(
+    "--verbose", "-v", count=True, help="Show the output of all instances; -vv: and let poprun log everything (--vv)."
+)
+
+# A program's own output is always shown.
+_VERBOSITY = click.option(
+    "-v", "verbose", count=True, help="Let poprun log what it does (--poprun-verbose); -vv: --vv."
+)
 
 _FROM: List[Decorator] = [
     click.option(
@@ -182,22 +189,6 @@ _SWITCHES: Dict[str, Tuple[str, Dict[bool, object]]] = {
 _SEEN_FROM_HERE = "relative to the directory here, which a Pod does not see"
 _WHOLE = "give the path as the Pod sees it, from the root, such as /data/set; see --volume"
 
-POPRUN_FIELDS = (
-    "vipu_partition",
-    "vipu_server_host",
-    "vipu_server_port",
-    "vipu_server_timeout",
-    "vipu_allocation",
-    "vipu_cluster",
-    "update_partition",
-    "reset_partition",
-    "remove_partition",
-    "executable_cache_path",
-    "host_subnet",
-    "offline_mode",
-    "print_topology",
-)
-
 
 def where_options(command: Any) -> Any:
     """Options that say which system, hosts and engine."""
@@ -211,7 +202,7 @@ def launch_options(command: Any) -> Any:
 
 def run_options(command: Any) -> Any:
     """The same for a program of the user's own, whose output is always shown."""
-    return _decorate(command, _WHERE + _RUN + _HOW + _POPRUN)
+    return _decorate(command, [*_WHERE, *_RUN, _VERBOSITY, *_HOW, *_POPRUN])
 
 
 def resume_options(command: Any) -> Any:
@@ -261,12 +252,20 @@ def _decorate(command: Any, options: List[Decorator]) -> Any:
     return command
 
 
+def verbosity_from(values: Dict[str, Any]) -> int:
+    """How often -v was given; the second time is for poprun."""
+    count: int = values.pop("verbose")
+    if count > 1:
+        values["vv"] = True
+    return count
+
+
 def engine_from(values: Dict[str, Any]) -> Optional[str]:
     """The engine that was asked for, if any."""
     asked: Optional[str] = values["engine"]
     use_ipu = values.pop("use_ipu", None)
     if use_ipu is not None:
-        meant = "poprun" if use_ipu else "openmpi"
+        meant = ("direct" if asked == "direct" else "poprun") if use_ipu else "openmpi"
         if asked not in (None, meant):
             switch = "--use-ipu" if use_ipu else "--no-use-ipu"
             raise UsageError(f"--engine {asked} and {switch} are both given", hint="give one of them")
@@ -339,14 +338,16 @@ def _published(values: Dict[str, Any]) -> List[Tree]:
 
 def asked_from(values: Dict[str, Any], *, elsewhere: bool = False) -> Asked:
     """What the shared options ask for, with whole paths; takes them out of `values`. See settings_from()."""
-    poprun = {name: values.pop(name) for name in POPRUN_FIELDS if name in values}
+    poprun = {name: values.pop(name) for name in OFFERED if name in values}
+    poprun.update({name: poprun[name] or None for name in poprun if OFFERED[name].kind == "flag"})
     sdk = values.pop("sdk", None)
     names: Tuple[str, ...] = Asked._fields
     given = {name: values.pop(name) for name in names if name in values}
     for name, value in (*given.items(), *poprun.items()):
         if value == "":
             raise UsageError(f"--{name.replace('_', '-')} is empty", hint="is the variable that it came from set?")
-    for found, name in ((given, "python"), (poprun, "executable_cache_path")):
+    paths = [(poprun, key) for key, option in OFFERED.items() if option.is_path]
+    for found, name in ((given, "python"), *paths):
         path = found.get(name)
         if path is None or (name == "python" and "/" not in path):  # a command, to be found where the instances are
             continue

@@ -12,6 +12,7 @@ from ipulaunch.configs.sections import Training
 from ipulaunch.configs.wording import counted
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.launcher.asked import Asked, Engine
+from ipulaunch.launcher.direct import require_one_process
 from ipulaunch.launcher.examination import Findings, check_pipeline, examine
 from ipulaunch.topology import hostlist, hosts, pods
 from ipulaunch.topology.solver import Request, Solution, solve
@@ -57,7 +58,13 @@ def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_nee
 
 def plan_program(asked: Asked, engine: Engine, launch: LaunchSettings, *, hosts_need_names: bool = True) -> Solution:
     """The plan of a user's own program."""
-    return plan_for(PROGRAM, asked, engine, launch, Training(), {}, hosts_need_names=hosts_need_names)
+    if engine.name == "direct":
+        raise UsageError(
+            "--engine direct is for workloads: a program of your own learns its replicas from PopDist",
+            hint="use --engine poprun, or start the program as it is",
+        )
+    origins = {} if launch.ipus_per_replica is None else {"launch.ipus_per_replica": "--ipus-per-replica"}
+    return plan_for(PROGRAM, asked, engine, launch, Training(), origins, hosts_need_names=hosts_need_names)
 
 
 def plan_for(
@@ -77,6 +84,8 @@ def plan_for(
     system = system_of(asked, catalogue)
     depth = launch.ipus_per_replica or 1
     ipus = launch.num_replicas * depth if launch.num_replicas else asked.ipus or system.ipus
+    if engine.name == "direct":
+        launch, origins = _in_one_process(asked, launch, origins, ipus)
     names, why_hosts = _host_names(asked, engine, system, ipus, hosts_need_names)
     layout = _layout(asked, engine, catalogue, names)
     solution = solve(
@@ -107,6 +116,22 @@ def plan_for(
     cores = counted(layout.cores, "core")
     warning = f"the hosts are taken to be like this machine ({cores}); --host-layout says what they have"
     return solution._replace(warnings=(*solution.warnings, warning))
+
+
+def _in_one_process(
+    asked: Asked, launch: LaunchSettings, origins: Mapping[str, str], ipus: int
+) -> Tuple[LaunchSettings, Mapping[str, str]]:
+    """The launch as one instance on this machine, and where that comes from."""
+    require_one_process(launch.num_instances or 1, ipus)
+    names = named_hosts(asked)
+    if len(names) > 1 or not all(map(hosts.is_here, names)):
+        raise PlanError(
+            f"{counted(len(names), 'host')} named ({hostlist.render(names)}), and --engine direct starts 1 process here",
+            hint="leave --hosts out, or use --engine poprun",
+        )
+    if launch.num_instances is not None:
+        return launch, origins
+    return dataclasses.replace(launch, num_instances=1), {**origins, "launch.num_instances": "--engine direct"}
 
 
 def system_of(asked: Asked, catalogue: Catalogue) -> pods.System:

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+import re
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.errors import PlanError, UsageError
+from ipulaunch.configs.wording import counted
 from ipulaunch.launcher.command import guard_colons, words_of
-from ipulaunch.launcher.poprun_options import NEWEST, Sdk, require
+from ipulaunch.launcher.poprun_table import NEWEST, OFFERED, OPTION, OPTIONS, Option, Sdk, is_given, require
 from ipulaunch.topology import Plan, hostlist
+from ipulaunch.topology.rules import Finding
+
+TAG_OUTPUT = "--tag-output"  # of mpirun
 
 
 class PoprunOptions(NamedTuple):
-    """What a site or a user adds to the plan. None is "not given"."""
+    """What a site or a user adds to the plan."""
 
     sdk: Sdk = NEWEST
-    vipu_partition: Optional[str] = None
-    vipu_server_host: Optional[str] = None
-    vipu_server_port: Optional[int] = None
-    vipu_server_timeout: Optional[int] = None
-    vipu_allocation: Optional[str] = None
-    vipu_cluster: Optional[str] = None
-    update_partition: Optional[bool] = None
-    reset_partition: Optional[bool] = None
-    remove_partition: Optional[bool] = None
-    executable_cache_path: Optional[str] = None
-    host_subnet: Optional[str] = None
-    offline_mode: bool = False
-    print_topology: bool = False
+    given: Mapping[str, Any] = {}  # by the keys of poprun_table.OFFERED; None is "not given"
+    more: Tuple[str, ...] = ()  # texts with options that the table does not have
     writes_ilds: bool = False  # also where there is one: unset, the V-IPU server would decide
+    tags_output: bool = False  # also where poprun does so by itself
     mpi_global_args: Tuple[str, ...] = ()
     mpi_local_args: Tuple[str, ...] = ()
     forward: Tuple[str, ...] = ()  # names of variables the instances get
@@ -35,66 +30,119 @@ class PoprunOptions(NamedTuple):
 
 
 def poprun_argv(plan: Plan, options: PoprunOptions, program: Sequence[str]) -> Tuple[str, ...]:
-    """The poprun line of a plan; every option is one the SDK has."""
+    """The poprun line of a plan; every option is one the SDK has, but for those that the user adds as they are."""
     words_of("--mpi-global-args", options.mpi_global_args)
     words_of("--mpi-local-args", options.mpi_local_args)
-    if options.vipu_allocation is not None and options.vipu_cluster is not None:
+    _check(options.given, plan)
+    values = {
+        **_by_default(options.sdk),
+        **_of_user(plan, options.given),
+        **_of_plan(plan, options),
+        **_of_mpi(options),
+    }
+    argv: List[str] = ["poprun"]
+    for option in OPTIONS:
+        value = values.get(option.name)
+        if is_given(value):
+            require(option.name, options.sdk)
+            argv += _written(option, value)
+    return (*argv, *_more(options.more, argv), *guard_colons(tuple(program)))
+
+
+def about_output(shown: int, instances: int) -> List[Finding]:
+    """What is wrong with the output of one instance alone."""
+    name = "only-output-from-instance"
+    if shown >= instances:
+        message = f"--{name} {shown} of {counted(instances, 'instance')}, which are numbered from 0"
+        return [Finding("output", True, message, f"use 0 to {instances - 1}" if instances > 1 else "use 0")]
+    if instances == 1:
+        return []
+    message = f"--{name} {shown} hides the errors of {counted(instances - 1, 'other instance')}"
+    return [Finding("output", False, message, "leave it out of a first run")]
+
+
+def _check(given: Mapping[str, Any], plan: Plan) -> None:
+    """Refuse options that do not fit each other, or the plan."""
+    if is_given(given.get("vipu_allocation")) and is_given(given.get("vipu_cluster")):
         raise UsageError(
-            f"--vipu-allocation {options.vipu_allocation} and --vipu-cluster {options.vipu_cluster} are both given:"
+            f"--vipu-allocation {given['vipu_allocation']} and --vipu-cluster {given['vipu_cluster']} are both given:"
             " a partition is created in one place",
             hint="give --vipu-allocation from SDK 3.2 on, and --vipu-cluster before",
         )
-    argv = ["poprun"]
+    shown = given.get("only_output_from_instance")
+    for found in about_output(shown, plan.instances) if shown is not None else ():
+        if found.hard:
+            raise PlanError(found.message, hint=found.hint)
+    for text in given.get("instance_mpi_local_args") or ():
+        match = re.match(r"(\d{1,9}):(?=.)", text, re.ASCII | re.DOTALL)
+        if match is None:
+            hint = "expected the number of an instance and a colon first: 0:-x NAME=VALUE"
+            raise UsageError(f"--instance-mpi-local-args {text!r} is refused", hint=hint)
+        words_of("--instance-mpi-local-args", [text[match.end() :]])
+        if int(match.group(1)) >= plan.instances:
+            raise PlanError(
+                f"--instance-mpi-local-args {text!r} is for instance {match.group(1)} of"
+                f" {counted(plan.instances, 'instance')}, which are numbered from 0"
+            )
 
-    def add(name: str, value: object) -> None:
-        if value is not None:
-            require(name, options.sdk)
-            argv.append(f"--{name}={_written(value)}")
 
-    if plan.hosts != ("localhost",):
-        add("host", hostlist.render(plan.hosts))
-        add("host-subnet", options.host_subnet)
-    add("num-instances", plan.instances)
-    add("num-replicas", plan.replicas)
-    add("ipus-per-replica", plan.ipus_per_replica)
-    if plan.ilds > 1 or options.writes_ilds:
-        add("num-ilds", plan.ilds)
-    if options.sdk >= (3, 1):
-        add("process-placement", "spreadnuma")
-    else:
-        add("numa-aware", True)
-    add("vipu-server-host", options.vipu_server_host)
-    add("vipu-server-port", options.vipu_server_port)
-    add("vipu-server-timeout", options.vipu_server_timeout)
-    add("vipu-partition", options.vipu_partition)
-    add("vipu-allocation", options.vipu_allocation)
-    add("vipu-cluster", options.vipu_cluster)
-    add("update-partition", options.update_partition)
-    add("reset-partition", options.reset_partition)
-    add("remove-partition", options.remove_partition)
-    add("executable-cache-path", options.executable_cache_path)
-    add("offline-mode", True if options.offline_mode else None)
-    add("print-topology", True if options.print_topology else None)
-    for text in _global_args(options):
-        add("mpi-global-args", text)
-    if options.run_as_root and options.sdk >= (3, 3):
-        add("allow-run-as-root", True)
+def _by_default(sdk: Sdk) -> Dict[str, Any]:
+    return {"process-placement": "spreadnuma"} if sdk >= OPTION["process-placement"].first else {"numa-aware": True}
+
+
+def _of_user(plan: Plan, given: Mapping[str, Any]) -> Dict[str, Any]:
+    is_alone = plan.hosts == ("localhost",)
+    return {
+        OFFERED[key].name: value
+        for key, value in given.items()
+        if is_given(value) and not (is_alone and OFFERED[key].for_hosts)
+    }
+
+
+def _of_plan(plan: Plan, options: PoprunOptions) -> Dict[str, Any]:
+    return {
+        "host": None if plan.hosts == ("localhost",) else hostlist.render(plan.hosts),
+        "num-instances": plan.instances,
+        "num-replicas": plan.replicas,
+        "ipus-per-replica": plan.ipus_per_replica,
+        "num-ilds": plan.ilds if plan.ilds > 1 or options.writes_ilds else None,
+    }
+
+
+def _of_mpi(options: PoprunOptions) -> Dict[str, Any]:
+    texts = list(options.mpi_global_args)
+    if (options.sdk < (2, 6) or options.tags_output) and not any(TAG_OUTPUT in text.split() for text in texts):
+        texts.append(TAG_OUTPUT)  # from 2.6 on poprun tags by itself
+    has_root = options.sdk >= OPTION["allow-run-as-root"].first
+    if options.run_as_root and not has_root:
+        texts.append("--allow-run-as-root")
     # One text, as in every published line: of several, poprun is not known to take all.
     local = " ".join((*options.mpi_local_args, *(f"-x {name}" for name in options.forward)))
-    add("mpi-local-args", local or None)
-    return (*argv, *guard_colons(tuple(program)))
+    return {
+        "mpi-global-args": tuple(texts),
+        "allow-run-as-root": True if options.run_as_root and has_root else None,
+        "mpi-local-args": (local,) if local else (),
+    }
 
 
-def _global_args(options: PoprunOptions) -> List[str]:
-    texts = list(options.mpi_global_args)
-    if options.sdk < (2, 6):
-        texts.append("--tag-output")  # from 2.6 on poprun tags by itself
-    if options.run_as_root and options.sdk < (3, 3):
-        texts.append("--allow-run-as-root")
-    return texts
+def _written(option: Option, value: Any) -> List[str]:
+    if option.kind == "flag":
+        return [f"--{option.name}"] if value else []
+    if option.kind == "bool":
+        value = "yes" if value else "no"
+    return [f"--{option.name}={each}" for each in (value if option.repeatable else (value,))]
 
 
-def _written(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
+def _more(texts: Sequence[str], argv: Sequence[str]) -> List[str]:
+    """The words of --poprun-args; one that begins with no option would be taken for the program."""
+    words = words_of("--poprun-args", texts)
+    if words and not words[0].startswith("-"):
+        raise UsageError(f"--poprun-args begins with {words[0]!r}, which poprun would take for the program",
+                         hint="options begin with a dash: --poprun-args='--name=value'")  # fmt: skip
+    written = {word.partition("=")[0] for word in argv}
+    for word in words:
+        name = word.partition("=")[0]
+        option = OPTION.get(name[2:]) if name.startswith("--") else None
+        if name in written and not (option and option.repeatable):
+            raise UsageError(f"--poprun-args has {name}, and the line has it already", hint="leave it out there")
+    return words

@@ -154,9 +154,10 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
         display.stopping(signal.Signals(number).name, after, survival.grace_s)
         return survival.grace_s
 
+    is_direct = launch.engine.name == "direct"
     echo = display.echo if not is_ours or display.verbose else None
     with writable(run):
-        logs = InstanceLogs(run, plan, echo, hidden=secret_values(os.environ))
+        logs = InstanceLogs(run, plan, echo, hidden=secret_values(os.environ), is_tagged=not is_direct)
     supervisor = Supervisor(
         look,
         signals,
@@ -182,6 +183,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
         ended_ns=supervisor.ended_ns,
         kept=newest_update(run, launch.job) if launch.job else None,
         ask_hosts=ask_hosts,
+        is_direct=is_direct,
     )
     return judge(end), follower.progress.update
 
@@ -196,6 +198,9 @@ def require(engine: Engine) -> None:
         return
     if engine.name == "openmpi":
         engines.open_mpi()  # says what is missing
+    if engine.name == "direct":
+        hint = f"{ENABLE_SDK}, or rehearse with --engine openmpi"
+        raise NotReadyError("the Poplar SDK is not enabled here: POPLAR_SDK_ENABLED is not set", hint=hint)
     raise NotReadyError("there is no poprun here", hint=f"{ENABLE_SDK}, or rehearse with --engine openmpi")
 
 

@@ -44,6 +44,7 @@ class End:
     hung: Optional[Hang] = None
     ended_ns: Optional[int] = None  # when the launcher began to end the run, if it did
     kept: Optional[int] = None  # the update of the newest checkpoint
+    is_direct: bool = False  # what ended is the only instance itself
     ask_hosts: Callable[[], Mapping[str, str]] = dict  # which host is in what trouble; asked where nothing else tells
 
     @property
@@ -142,6 +143,8 @@ def _unrecorded(end: End) -> Optional[Verdict]:
 def _blamed_first(end: End) -> Optional[Verdict]:
     """An instance that left no record, and of which the engine has told."""
     blamed = _blamed("\n".join(end.engine_lines), end.plan, end.code)
+    if end.is_direct and end.code < 0:
+        blamed = (0, f"was ended by signal {-end.code}")
     if blamed is None:
         return None
     instance, how = blamed

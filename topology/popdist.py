@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, NamedTuple
+from typing import Dict, Mapping, NamedTuple, Optional
 
-from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.topology.plan import Placement, Plan
 
 
@@ -33,8 +33,24 @@ def environment(plan: Plan, placement: Placement) -> Dict[str, str]:
     }
 
 
-def read_place(environ: Mapping[str, str]) -> Place:
-    """The place in an instance's environment; a process started by hand is the only instance."""
+def is_told(environ: Mapping[str, str]) -> bool:
+    """Whether whoever started this instance has told it its place."""
+    return "POPDIST_NUM_TOTAL_REPLICAS" in environ
+
+
+def read_place(environ: Mapping[str, str], alone: Optional[int] = None) -> Place:
+    """The place in an instance's environment; a process started by hand is the only instance.
+
+    `alone` is how many replicas such a process has, if it is told so.
+    """
+    if alone is not None:
+        if alone < 1:
+            raise UsageError(f"--num-replicas is {alone}, expected at least 1")
+        if is_told(environ):
+            told = environ["POPDIST_NUM_TOTAL_REPLICAS"]
+            message = f"--num-replicas {alone}, and POPDIST_NUM_TOTAL_REPLICAS is {told}"
+            raise UsageError(message, hint="leave --num-replicas out: poprun and mpirun tell an instance its replicas")
+        environ = {"POPDIST_NUM_TOTAL_REPLICAS": str(alone), "POPDIST_NUM_LOCAL_REPLICAS": str(alone)}
     replicas = _count(environ, "POPDIST_NUM_TOTAL_REPLICAS", 1)
     local = _count(environ, "POPDIST_NUM_LOCAL_REPLICAS", 1)
     offset = _count(environ, "POPDIST_REPLICA_INDEX_OFFSET", 0)

@@ -1,7 +1,7 @@
 """The rules of PopRun, PopDist and V-IPU that a launch must keep (R1 to R13), and ours for cores.
 
 Hard rules refuse, soft ones warn. Each is one function from the numbers of a launch to what is wrong with them.
-Not here, because they hold by construction: R9 (PopRun above 64 IPUs: there is no other way to start), R11 and R12
+Not here: R9 (PopRun above 64 IPUs), which the one engine without it keeps; and what holds by construction, R11 and R12
 (habits the default policy covers) and R14 (one shape for training and validation: a run has one plan).
 """
 

@@ -80,6 +80,8 @@ def solve(request: Request) -> Solution:
         why_instances = "also the default" if default else "the default policy finds none"
     else:
         why_instances = f"the default would be {default}: {why_default}"
+        rejected.append(Rejected(default, f"the default, and {instances} are asked for"))
+    rejected = sorted((each for each in rejected if each.instances != instances), key=lambda each: -each.instances)
 
     warnings = rules.refuse(_numbers(request, replicas, instances, ilds))
     warnings += _host_warnings(request)

@@ -22,6 +22,7 @@ from ipulaunch.configs.untrusted import read_text
 from ipulaunch.configs.workloads import WORKLOADS, resolve
 from ipulaunch.topology import cpulist, popdist
 from ipulaunch.topology.batch import Batch, make_batch
+from ipulaunch.topology.ipu_refusals import ipus_needed
 from ipulaunch.topology.plan import Plan, from_json, to_json
 from ipulaunch.workers.backends.ipu_environment import flags
 from ipulaunch.workers.binding import Binding, bind, bind_share
@@ -38,8 +39,10 @@ def main() -> NoReturn:
     records: Optional[Records] = None
     end_with_parent()
     try:
-        place = popdist.read_place(os.environ)
+        place = popdist.read_place(os.environ, arguments.num_replicas)
         run, plan, job = _read_run(arguments.run_dir) if arguments.run_dir else (None, None, _job(arguments))
+        if job.backend == "ipu" and not popdist.is_told(os.environ):
+            place = place._replace(ipus_per_replica=ipus_needed(job.settings.pipeline))
         if run is not None:  # now: where the others cannot be reached, MPI waits for them as long as it takes to start
             records = _show_life(run, place, job)
         batch = _planned_batch(plan, place) if plan else _batch(job, place)
@@ -103,6 +106,9 @@ def _arguments(argv: List[str]) -> argparse.Namespace:
     )
     parser.add_argument("workload", choices=sorted(WORKLOADS))
     parser.add_argument("--backend", choices=("ipu", "cpu"), default="ipu", help="where the model runs")
+    parser.add_argument(
+        "--num-replicas", type=int, metavar="N", help="replicas of a process that is alone, without poprun or mpirun"
+    )
     parser.add_argument("--rehearsal", action="store_true", help="use the small job of the rehearsal: section")
     parser.add_argument("--config", help="a published configuration of the workload")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="assignments")

@@ -12,20 +12,22 @@ from typing import NoReturn
 
 from ipulaunch.configs.errors import JobError
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 _DAEMONS = ("prted", "orted")  # of Open MPI 5 and 4, on hosts other than mpirun's
 
 
 def end_with_parent() -> None:
-    """Have the kernel end us when the mpirun that started us dies.
+    """Have the kernel end us when the mpirun that started us dies, or the launcher if it started us itself.
 
     An mpirun that is ended together with the launcher does not always get to end its instances: seen with Open MPI 5,
     one time in five. The setting outlives exec.
     """
-    if "OMPI_COMM_WORLD_RANK" not in os.environ:  # started by hand: we may outlive the shell
+    libc, asked = ctypes.CDLL(None), ctypes.c_int()
+    libc.prctl(_PR_GET_PDEATHSIG, ctypes.byref(asked), 0, 0, 0)  # the launcher asks for a signal that can be missed
+    if "OMPI_COMM_WORLD_RANK" not in os.environ and not asked.value:  # started by hand: we may outlive the shell
         return
     parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the kernel was told
         os.kill(os.getpid(), signal.SIGKILL)
 

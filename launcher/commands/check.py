@@ -13,7 +13,9 @@ from ipulaunch.configs.errors import PlanError, UsageError
 from ipulaunch.configs.wording import counted
 from ipulaunch.launcher import engines
 from ipulaunch.launcher.command import shell_words
-from ipulaunch.launcher.poprun_options import Line, parse_sdk, read_line
+from ipulaunch.launcher.poprun import about_output
+from ipulaunch.launcher.poprun_reader import Line, read_line
+from ipulaunch.launcher.poprun_table import parse_sdk
 from ipulaunch.topology import hostlist
 from ipulaunch.topology.pods import usual_ilds
 from ipulaunch.topology.rules import Finding, Numbers, check
@@ -81,18 +83,8 @@ def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
 
 
 def _about_output(read: Line, instances: int) -> List[Finding]:
-    """What is wrong with the output of one instance alone."""
     name = "only-output-from-instance"
-    if name not in read.options:
-        return []
-    shown = read.number(name, 0)
-    if shown >= instances:
-        message = f"--{name} {shown} of {counted(instances, 'instance')}, which are numbered from 0"
-        return [Finding("output", True, message, f"use 0 to {instances - 1}" if instances > 1 else "use 0")]
-    if instances == 1:
-        return []
-    message = f"--{name} {shown} hides the errors of {counted(instances - 1, 'other instance')}"
-    return [Finding("output", False, message, "leave it out of a first run")]
+    return about_output(read.number(name, 0), instances) if name in read.options else []
 
 
 def _words(line: str) -> List[str]:

@@ -97,7 +97,8 @@ def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any
     elif asked.host_layout or asked.ilds or asked.oversubscribe:
         raise UsageError("a plan is described, and no system is named", hint="give --pod 16, or a workload")
     else:
-        case = case._replace(engines=(asked.engine,) if asked.engine else BOTH, hosts=named_hosts(asked))
+        name = POPRUN if asked.engine == "direct" else asked.engine
+        case = case._replace(engines=(name,) if name else BOTH, hosts=named_hosts(asked))
     _show(case, as_json, verbose)
 
 
@@ -162,9 +163,10 @@ def _case(asked: Asked, run_dir: Optional[Path]) -> Case:
 
 
 def _planned(case: Case, plan: Plan, engine: Engine, is_chosen: bool) -> Case:
-    engines: Tuple[str, ...] = (engine.name,) if is_chosen else BOTH
+    name = OPENMPI if engine.name == OPENMPI else POPRUN  # one process without poprun needs the same SDK
+    engines: Tuple[str, ...] = (name,) if is_chosen else BOTH
     hosts = () if plan.hosts == ("localhost",) else plan.hosts
-    return case._replace(plan=plan, engine=engine.name, engines=engines, hosts=hosts)
+    return case._replace(plan=plan, engine=name, engines=engines, hosts=hosts)
 
 
 def _cache(poprun: Any) -> Tuple[Place, ...]:

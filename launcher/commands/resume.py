@@ -9,7 +9,7 @@ import click
 
 from ipulaunch.configs.workloads import WORKLOADS
 from ipulaunch.launcher.commands.status import runs_dir
-from ipulaunch.launcher.options import asked_from, resume_options, with_help
+from ipulaunch.launcher.options import asked_from, resume_options, verbosity_from, with_help
 from ipulaunch.launcher.settings_command import flags_of
 
 _SETTINGS = ("--set", "--config", "--config-path")  # for settings of any workload
@@ -33,7 +33,7 @@ class Resume(click.Command):
 @click.argument("run")
 @runs_dir
 @resume_options
-def command(run: str, runs_dir: Path, verbose: bool, **values: Any) -> None:
+def command(run: str, runs_dir: Path, **values: Any) -> None:
     """Continue RUN, a run directory or its name, from its newest checkpoint, with its own settings and plan.
 
     It is launched as it was before; options given here replace those of that launch. Without a checkpoint it starts
@@ -44,7 +44,7 @@ def command(run: str, runs_dir: Path, verbose: bool, **values: Any) -> None:
     from ipulaunch.launcher.resuming import resume
     from ipulaunch.launcher.run_states import find_run
 
-    num_instances = values.pop("num_instances")
+    num_instances, verbose = values.pop("num_instances"), verbosity_from(values) > 0
     code = resume(find_run(run, runs_dir), asked_from(values), num_instances, make_display(verbose))
     click.get_current_context().exit(code)
 

@@ -8,17 +8,17 @@ import click
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.sections import Launch
-from ipulaunch.launcher.asked import choose_engine
+from ipulaunch.launcher.asked import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.commands.output import print_launch
 from ipulaunch.launcher.launch import launch_program
-from ipulaunch.launcher.options import asked_from, run_options
+from ipulaunch.launcher.options import asked_from, run_options, verbosity_from
 from ipulaunch.launcher.planning import plan_program
 
 
 def program_options(command: Any) -> Any:
     """What our own workloads say in their settings, for programs we know nothing of."""
     options = [
-        click.option("--ipus-per-replica", type=click.IntRange(1), default=1, help="IPUs that one replica uses."),
+        click.option("--ipus-per-replica", type=click.IntRange(1), help="IPUs that one replica uses. Default: 1."),
         click.option(
             "--num-replicas", type=click.IntRange(1), help="Replicas in all. Default: as many as the IPUs allow."
         ),
@@ -61,8 +61,11 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
         )
     dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
     settings = program_settings(values)
+    if verbosity_from(values) == 1:
+        values["poprun_verbose"] = True
     asked = asked_from(values)
     engine = choose_engine(asked.engine, dry_run or as_json)
+    refuse_silent_rehearsal(engine, asked.engine, "--engine openmpi")
     launch = launch_program(plan_program(asked, engine, settings), program, asked, engine)
     if dry_run or as_json:
         if run_dir is not None:

@@ -17,6 +17,7 @@ from ipulaunch.launcher.options import (
     launch_options,
     settings_from,
     settings_options,
+    verbosity_from,
     with_help,
 )
 from ipulaunch.launcher.run_paths import new_run_path, run_path
@@ -57,6 +58,11 @@ _OPTIONS = [
     _option("--namespace", "Kubernetes namespace."),
     _option("--volume", "A persistent volume claim and where to mount it; may be repeated. The first holds the run.",
             multiple=True, metavar="CLAIM:PATH"),
+    _option("--queue", "Kubernetes: queue of Kueue to submit to.", metavar="NAME"),
+    _option("--label", "Kubernetes: a label of the job and its Pods; may be repeated.", multiple=True,
+            metavar="KEY=VALUE"),
+    _option("--annotation", "Kubernetes: an annotation of the job and its Pods; may be repeated.", multiple=True,
+            metavar="KEY=VALUE"),
 ]  # fmt: skip
 _HELP = {
     "engine": "What starts the instances. Default: poprun.",
@@ -64,7 +70,7 @@ _HELP = {
     "dry_run": "Print the script or manifest and stop.",
     "as_json": "Report as JSON; with --dry-run, print the plan and the script.",
     "run_dir": "Directory to create for the run before the job is submitted. Default: runs/NAME-TIME.",
-    "verbose": "Let the job show the output of all instances.",
+    "verbose": "Let the job show the output of all instances; -vv: and poprun log everything (--vv).",
 }
 
 
@@ -89,7 +95,7 @@ def _submit(workload: str) -> click.Command:
     @settings_options(workload)
     def submit(**values: Any) -> None:
         dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
-        verbose = values.pop("verbose")
+        verbose = verbosity_from(values) > 0
         options = {name[len(_PREFIX) :]: values.pop(name) for name in list(values) if name.startswith(_PREFIX)}
         site = Site() if options["site"] is None else read_site(options["site"])
         scheduler = choose_scheduler(options["scheduler"], site)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ipulaunch.configs.workloads import SUMMARIES
-from ipulaunch.launcher.asked import choose_engine
+from ipulaunch.launcher.asked import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.commands.output import print_launch
 from ipulaunch.launcher.earlier_runs import about_resume, with_resume
 from ipulaunch.launcher.launch import launch_workload
@@ -17,6 +17,7 @@ from ipulaunch.launcher.options import (
     launch_options,
     settings_from,
     settings_options,
+    verbosity_from,
 )
 from ipulaunch.launcher.settings_command import SettingsCommand
 
@@ -29,8 +30,11 @@ def make_command(workload: str) -> click.Command:
     @settings_options(workload)
     def command(**values: Any) -> None:
         dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
-        verbose = values.pop("verbose")
-        engine = choose_engine(engine_from(values), dry_run or as_json)
+        verbose = verbosity_from(values) > 0
+        engine_asked = engine_from(values)
+        engine = choose_engine(engine_asked, dry_run or as_json)
+        if not values["rehearsal"]:
+            refuse_silent_rehearsal(engine, engine_asked, "--engine openmpi or --rehearsal")
         settings = settings_from(workload, values, on_cpus=engine.name == "openmpi")
         resolved = with_resume(settings)
         for note in about_resume(settings, resolved):

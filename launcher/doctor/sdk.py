@@ -10,7 +10,7 @@ from ipulaunch.configs.wording import ENABLE_SDK
 from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import MISSING, OK, POPRUN, WARNING, Check
 from ipulaunch.launcher.doctor.world import World
-from ipulaunch.launcher.poprun_options import NEWEST
+from ipulaunch.launcher.poprun_table import NEWEST
 
 GROUP = "poprun, on IPUs"
 _FIRST = (2, 6)  # that our workers know

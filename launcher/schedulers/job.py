@@ -24,6 +24,9 @@ class Wishes(NamedTuple):
     image: Optional[str] = None
     namespace: Optional[str] = None
     volumes: Tuple[str, ...] = ()
+    labels: Tuple[str, ...] = ()  # KEY=VALUE
+    annotations: Tuple[str, ...] = ()  # KEY=VALUE
+    queue: Optional[str] = None  # of Kueue
     lead_s: int = 120  # between being asked to stop and the limit of time
     nodes: Optional[int] = None  # as many hosts as were asked for, if any were
     nodelist: Optional[str] = None  # hosts that are asked for by name

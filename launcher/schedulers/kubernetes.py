@@ -10,13 +10,16 @@ from ipulaunch.configs.errors import JobError, NotReadyError, PlanError, Stopped
 from ipulaunch.configs.manifest import manifest_text
 from ipulaunch.launcher.schedulers import script
 from ipulaunch.launcher.schedulers.job import ClusterJob
-from ipulaunch.launcher.schedulers.names import Expression, plain
+from ipulaunch.launcher.schedulers.names import Expression, one_line, plain
 from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import DONE, FAILED, RUNNING, UNKNOWN, WAITING, JobState, Looked, Scheduler
 from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, Answer, UnknownJob, ask, must, refuse
 
 _MOST_IPUS = 64  # R15: the operator makes no larger partitions
-_LONGEST_NAME = 50  # the operators add words such as -worker-0
+# The operators add words such as -worker-0. Longer IPUJobs start and get no IPUs, as the EPCC's users have seen.
+_LONGEST_NAMES = {"IPUJob": 36, "Job": 50, "MPIJob": 50}
+_QUEUE = "kueue.x-k8s.io/queue-name"
+_OF_JOBS = "kueue.x-k8s.io/"  # read from the job alone: Kueue would take a Pod with it for a job of its own
 _PHASES = {"Pending": WAITING, "Running": RUNNING, "Succeeded": DONE, "Failed": FAILED}
 # Conditions of Jobs and MPIJobs that hold, the last word first.
 _CONDITIONS = {"Complete": DONE, "Succeeded": DONE, "Failed": FAILED, "Running": RUNNING, "Created": WAITING}
@@ -33,16 +36,59 @@ def render(job: ClusterJob) -> str:
     else:
         spec, kind, version = _mpi_job(job), "MPIJob", "kubeflow.org/v2beta1"
     name = plain("dns", job.name, "the name of the job")
-    if len(name) > _LONGEST_NAME:
-        raise UsageError(f"the name {name} has {len(name)} letters, and operators leave room for {_LONGEST_NAME}")
+    if len(name) > _LONGEST_NAMES[kind]:
+        raise UsageError(
+            f"the name {name} has {len(name)} letters, and that of an {kind} at most {_LONGEST_NAMES[kind]}",
+            hint="give --run-dir a shorter name: the job is called after it",
+        )
     if job.wishes.requeue and kind != "Job":
         raise UsageError(f"--requeue: {kind}s are not started again", hint="submit again with --resume")
     metadata: Dict[str, Any] = {"name": name}
     if job.wishes.namespace:
         metadata["namespace"] = plain("dns", job.wishes.namespace, "--namespace")
-    metadata["labels"] = {"app.kubernetes.io/managed-by": "ipulaunch"}
+    metadata["labels"] = {"app.kubernetes.io/managed-by": "ipulaunch", **_labels(job)}
+    if _annotations(job):
+        metadata["annotations"] = _annotations(job)
     text = manifest_text({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
     return f"{script.about(job)}\n{text}"
+
+
+def _labels(job: ClusterJob) -> Dict[str, str]:
+    """The labels of the job, and the queue among them: those of the site, under those of the command line."""
+    site, asked = job.site.kubernetes, _pairs(job.wishes.labels, "--label")
+    if job.wishes.queue is not None and asked.setdefault(_QUEUE, job.wishes.queue) != job.wishes.queue:
+        message = f"--queue {job.wishes.queue} and --label {_QUEUE}={asked[_QUEUE]} name two queues"
+        raise UsageError(message, hint="give one of them")
+    queue = {} if site.queue is None else {_QUEUE: site.queue}
+    found = {**_pairs(site.labels, "--label"), **queue, **asked}
+    return {key: plain("label value", value, f"the value of --label {key}") for key, value in found.items()}
+
+
+def _annotations(job: ClusterJob) -> Dict[str, str]:
+    flag = "--annotation"
+    found = {**_pairs(job.site.kubernetes.annotations, flag), **_pairs(job.wishes.annotations, flag)}
+    return {key: one_line(value, f"the value of {flag} {key}") for key, value in found.items()}
+
+
+def _pairs(given: Sequence[str], flag: str) -> Dict[str, str]:
+    found: Dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"{flag} {text!r} is refused", hint="expected KEY=VALUE")
+        if found.setdefault(plain("label", key, flag), value) != value:
+            raise UsageError(f"{flag} {key} is given twice: {found[key]!r} and {value!r}", hint="give one of them")
+    return found
+
+
+def _template(job: ClusterJob, pod: Mapping[str, Any]) -> Dict[str, Any]:
+    """A template of Pods, with the labels and annotations of their job."""
+    metadata = {
+        name: {key: value for key, value in found.items() if not key.startswith(_OF_JOBS)}
+        for name, found in (("labels", _labels(job)), ("annotations", _annotations(job)))
+    }
+    given = {name: found for name, found in metadata.items() if found}
+    return {**({"metadata": given} if given else {}), "spec": dict(pod)}
 
 
 def _ipu_job(job: ClusterJob) -> Dict[str, Any]:
@@ -68,7 +114,7 @@ def _ipu_job(job: ClusterJob) -> Dict[str, Any]:
         "jobInstances": 1,
         "ipusPerJobInstance": str(ipus),
         "modelReplicasPerWorker": str(job.plan.replicas),
-        "workers": {"template": {"spec": pod}},
+        "workers": {"template": _template(job, pod)},
     }
 
 
@@ -85,7 +131,7 @@ def _plain_job(job: ClusterJob) -> Dict[str, Any]:
         stopped = {"onExitCodes": {"operator": "In", "values": [StoppedError.exit_code]}, "action": "Ignore"}
         failed = {"onExitCodes": {"operator": "NotIn", "values": [StoppedError.exit_code]}, "action": "FailJob"}
         spec = {"backoffLimit": 6, "podFailurePolicy": {"rules": [lost, stopped, failed]}}
-    return {**spec, "template": {"spec": pod}}
+    return {**spec, "template": _template(job, pod)}
 
 
 def _mpi_job(job: ClusterJob) -> Dict[str, Any]:
@@ -109,8 +155,8 @@ def _mpi_job(job: ClusterJob) -> Dict[str, Any]:
         "launcherCreationPolicy": "WaitForWorkersReady",
         "runPolicy": policy,
         "mpiReplicaSpecs": {
-            "Launcher": {"replicas": 1, "template": {"spec": _pod(job, small)}},
-            "Worker": {"replicas": job.hosts, "template": {"spec": _pod(job, worker)}},
+            "Launcher": {"replicas": 1, "template": _template(job, _pod(job, small))},
+            "Worker": {"replicas": job.hosts, "template": _template(job, _pod(job, worker))},
         },
     }
 

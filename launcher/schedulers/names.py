@@ -25,6 +25,14 @@ _PATTERNS = {
         "SECRET/KEY, the Secret in small letters, digits, dots, dashes",
     ),
     "key": (r"[A-Za-z0-9._-]{1,253}", "SECRET/KEY, the key in letters, digits, dots, dashes and underscores"),
+    "label": (
+        r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+        "KEY=VALUE, the key a name such as team or example.org/team",
+    ),
+    "label value": (
+        r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?",
+        "KEY=VALUE, the value of at most 63 letters, digits, dots, dashes and underscores",
+    ),
     "quantity": (r"[0-9]{1,9}(\.[0-9]{1,3})?(Ki|Mi|Gi|Ti|k|M|G|T)?", "an amount such as 200Gi"),
     "directive": (r"-{1,2}[A-Za-z][A-Za-z0-9 ._/+@=,:%-]{0,255}", "an option of the scheduler such as --qos=high"),
     "vipu": (

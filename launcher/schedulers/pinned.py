@@ -9,7 +9,8 @@ from ipulaunch.configs.job import set_options
 from ipulaunch.configs.schema import leaves, plain_value, value_of
 from ipulaunch.configs.sites import Site
 from ipulaunch.configs.workloads import Resolved
-from ipulaunch.launcher.asked import FLAGS, Asked, Engine, poprun_below
+from ipulaunch.launcher.asked import Asked, Engine, poprun_below
+from ipulaunch.launcher.poprun_table import OFFERED
 from ipulaunch.launcher.schedulers.names import plain
 from ipulaunch.topology import Plan
 
@@ -34,7 +35,7 @@ _SIMPLE = ("int", "float", "str", "Optional[int]", "Optional[float]", "Optional[
 def at_site(asked: Asked, site: Site, hosts: int, engine: Engine) -> Asked:
     """What was asked for, with what the site adds where the command line is silent."""
     poprun = dict(asked.poprun)
-    if engine.name == "poprun":
+    if engine.name != "openmpi":
         vipu = {f"vipu_{field.name}": getattr(site.vipu, field.name) for field in dataclasses.fields(site.vipu)}
         subnet = site.network.subnet if hosts > 1 else None
         for name, value in {**poprun_below(poprun, vipu), "host_subnet": subnet}.items():
@@ -108,8 +109,13 @@ def _launch_options(asked: Asked) -> List[str]:
             words.append(f"--{flag}={value}")
 
     add("sdk-version", None if asked.sdk is None else ".".join(map(str, asked.sdk)))
-    for name, value in asked.poprun.items():
-        add(name.replace("_", "-"), _plain(name, value) if name in _NAMES else _flag(name, value))
+    for key, value in asked.poprun.items():
+        option = OFFERED[key]
+        for each in (value or ()) if option.repeatable else (value,):
+            add(option.flag, _plain(key, each) if key in _NAMES else each)
+    for text in asked.poprun_args:
+        add("poprun-args", text)
+    add("tag-output", asked.tag_output or None)
     for text in asked.mpi_global_args:
         add("mpi-global-args", text)
     for text in asked.mpi_local_args:
@@ -121,10 +127,6 @@ def _launch_options(asked: Asked) -> List[str]:
     add("openmpi-version", asked.openmpi_version)
     add("python", asked.python)
     return words
-
-
-def _flag(name: str, value: Any) -> Any:
-    return value or None if name in FLAGS else value
 
 
 def _plain(name: str, value: Optional[str]) -> Optional[str]:

@@ -15,7 +15,7 @@ from ipulaunch.configs.run_directory import RunDirectory, write_whole
 from ipulaunch.configs.sites import SCHEDULERS, Site
 from ipulaunch.configs.wording import counted, utc
 from ipulaunch.configs.workloads import Resolved
-from ipulaunch.launcher.asked import Asked, Engine
+from ipulaunch.launcher.asked import ONE_PROCESS, Asked, Engine
 from ipulaunch.launcher.earlier_runs import AUTO, about_resume, with_resume
 from ipulaunch.launcher.launch import Launch, launch_workload
 from ipulaunch.launcher.needs import require_images
@@ -41,8 +41,14 @@ _ONLY = {
     "nodelist": ("slurm",),
     "namespace": ("kubernetes",),
     "volumes": ("kubernetes",),
+    "labels": ("kubernetes",),
+    "annotations": ("kubernetes",),
+    "queue": ("kubernetes",),
 }
-_FLAGS = {"mail_types": "--mail-type", "directives": "--directive", "volumes": "--volume", "nodelist": "--hosts"}
+_FLAGS = {
+    **{"mail_types": "--mail-type", "directives": "--directive", "volumes": "--volume", "nodelist": "--hosts"},
+    **{"labels": "--label", "annotations": "--annotation"},
+}
 
 
 class Submission(NamedTuple):
@@ -58,8 +64,8 @@ class Submission(NamedTuple):
 
 def engine_for(name: Optional[str]) -> Engine:
     """The engine of the cluster, which need not be here."""
-    about = "poprun" if name in (None, "poprun") else "rehearsal on CPUs over Open MPI"
-    return Engine(name or "poprun", False, about)
+    about = {"openmpi": "rehearsal on CPUs over Open MPI", "direct": ONE_PROCESS}
+    return Engine(name or "poprun", False, about.get(str(name), "poprun"))
 
 
 def choose_scheduler(asked: Optional[str], site: Site) -> str:
@@ -97,6 +103,9 @@ def wishes_from(options: Mapping[str, Any], site: Site, grace_s: float) -> Wishe
         image=options["container_image"] or site.container.image,
         namespace=options["namespace"] or site.kubernetes.namespace,
         volumes=(*site.kubernetes.volumes, *options["volume"]),
+        labels=tuple(options["label"]),
+        annotations=tuple(options["annotation"]),
+        queue=options["queue"],
         lead_s=lead_s,
         nodes=options["nodes"],
     )
@@ -166,7 +175,7 @@ def prepare(
         site=site,
     )
     text = scheduler_of(scheduler).render(job)
-    if asked.host_layout is None and scheduler == "kubernetes" and engine.name == "poprun":
+    if asked.host_layout is None and scheduler == "kubernetes" and engine.name != "openmpi":
         notes.append(
             f"the Pod asks for {job.cores_per_host} cores, planned for a host of a POD;"
             " --host-layout, or kubernetes.cpu of a site, says what yours have"

@@ -23,7 +23,7 @@ from ipulaunch.workers.backends.ipu_environment import engine_options, flags
 from ipulaunch.workers.backends.ipu_feeds import as_fed
 from ipulaunch.workers.backends.ipu_hosts import OverHosts
 from ipulaunch.workers.backends.ipu_loss_scaling import UpdateCount, follow_gradients, state_of
-from ipulaunch.workers.backends.ipu_measures import MeanOf, WithoutLossScale, loss_of
+from ipulaunch.workers.backends.ipu_measures import MeanOf, WithoutLossScale, log_loss_of_all, loss_of
 from ipulaunch.workers.backends.ipu_model import accumulate, divide, for_ipus, in_32_bits, stage_numbers
 from ipulaunch.workers.backends.ipu_sdk import load_sdk
 from ipulaunch.workers.backends.ipu_statistics import adapt, learnt_statistics, shares_of
@@ -150,9 +150,10 @@ class IpuTraining:
         self.optimizer, self.measures = optimizer, measures
         chosen, shares = backend.settings.optimizer, shares_of(model, backend.batch.replicas)
         # Keras divides the loss by the replicas; as in the published application, none of the scale is lost by that.
+        in_sync = backend.device.replicas_in_sync
         is_scaled = chosen.loss_scaling != 1 and not chosen.auto_loss_scaling
-        self.scaling = LossScaling(chosen.loss_scaling * backend.batch.replicas if is_scaled else 1.0)
-        adapt(optimizer, self.scaling, shares)
+        self.scaling = LossScaling(chosen.loss_scaling * in_sync if is_scaled else 1.0)
+        adapt(optimizer, self.scaling, shares, summed=backend.batch.replicas // in_sync)
         self.compiled_optimizer, self.more = optimizer, []  # type: Any, List[Any]
         if chosen.auto_loss_scaling:
             with backend.scope():
@@ -171,9 +172,17 @@ class IpuTraining:
                 optimizer=self.compiled_optimizer,
                 loss=loss_of(loss, self.scaling),
                 steps_per_execution=steps_per_execution,
-                **{metrics: [MeanOf(measure) for measure in others]},
+                **{metrics: [MeanOf(measure, self._over_replicas) for measure in others]},
             )
+            if not self.backend.device.reduces_metrics:
+                log_loss_of_all(self.model, self._over_replicas)
         self.steps_per_execution = steps_per_execution
+
+    def _over_replicas(self, value: Any) -> Any:
+        """A metric of this replica as the mean over all, on the device: the host sees those of one replica only."""
+        if self.backend.device.reduces_metrics:
+            return value
+        return self.backend.sdk.ipu.ops.cross_replica_ops.cross_replica_mean(value)
 
     def fit(self, feed: Feed, *, epochs: int, steps_per_epoch: int, callbacks: Sequence[Any]) -> None:
         """Make so many steps of a replica an epoch. The feed has no trace: that is refused where it is asked for."""

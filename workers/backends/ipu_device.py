@@ -20,6 +20,8 @@ class IpuDevice:
     def __init__(self, sdk: Sdk, settings: Any, place: Place, is_placed: bool, draws_apart: bool) -> None:
         self.sdk, self.settings, self.place, self.draws_apart = sdk, settings, place, draws_apart
         self.update = 0  # after which the training begins
+        # Keras divides a loss by it; gradients are then summed over all replicas, whether the strategy knows them or not.
+        self.replicas_in_sync: int
         popdist, ipu = sdk.popdist, sdk.ipu
         roundings = ipu.config.StochasticRoundingBehaviour
         self.no_rounding = roundings.OFF
@@ -42,10 +44,17 @@ class IpuDevice:
                 config.auto_select_ipus = ipus * place.local_replicas
             self.attach()
             self.strategy = sdk.popdist_strategy()
-        else:
-            config.auto_select_ipus = ipus
+            self.replicas_in_sync = place.replicas
+        else:  # one process alone, with all the replicas
+            config.auto_select_ipus = ipus * place.local_replicas
             self.attach()
             self.strategy = ipu.ipu_strategy.IPUStrategy()
+            self.replicas_in_sync = 1
+
+    @property
+    def reduces_metrics(self) -> bool:
+        """Whether the strategy makes a metric the mean over all replicas; else the host sees the last one's."""
+        return self.replicas_in_sync == self.place.replicas
 
     def round_as(self, rounding: Any) -> None:
         """Round like this from now on: the device is configured anew, with the same replicas and IPUs."""

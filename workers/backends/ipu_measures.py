@@ -26,12 +26,40 @@ def loss_of(measure: Measure, scaling: LossScaling) -> Callable[[Any, Any], Any]
     return loss
 
 
+Reduction = Callable[[Any], Any]
+
+
+class LossOfAll(tf.keras.metrics.Mean):  # type: ignore[misc]
+    """What Keras logs as the loss, as the mean over all replicas."""
+
+    def __init__(self, over_replicas: Reduction) -> None:
+        super().__init__(name="loss", dtype=tf.float32)
+        self.over_replicas = over_replicas
+
+    def result(self) -> Any:
+        return self.over_replicas(super().result())
+
+
+def log_loss_of_all(model: tf.keras.Model, over_replicas: Reduction) -> None:
+    """Let a compiled model log the loss of all replicas.
+
+    Keras makes the metric of its loss itself, and keeps it under a name of its own: the first in Keras 2.6.0, which every
+    SDK has, the second in those that the tests run with.
+    """
+    losses = model.compiled_loss
+    (name,) = (name for name in ("_loss_metric", "_total_loss_mean") if hasattr(losses, name))
+    setattr(losses, name, LossOfAll(over_replicas))
+
+
 class MeanOf(tf.keras.metrics.Mean):  # type: ignore[misc]
     """A measure as a Keras metric; samples of weight 0 add nothing and still count, as in the loss."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: Measure, over_replicas: Reduction) -> None:
         super().__init__(name=measure.name, dtype=tf.float32)
-        self.measure = measure
+        self.measure, self.over_replicas = measure, over_replicas
+
+    def result(self) -> Any:
+        return self.over_replicas(super().result())
 
     def update_state(self, targets: Any, outputs: Any, sample_weight: Any = None) -> Any:
         values = self.measure.of(_as_made(targets), outputs)

@@ -85,8 +85,11 @@ def shares_of(model: tf.keras.Model, replicas: int) -> Dict[str, float]:
     }
 
 
-def adapt(optimizer: Any, scaling: LossScaling, shares: Mapping[str, float]) -> None:
-    """Let an optimizer of Keras take the loss scale out of gradients, and statistics only their share of theirs."""
+def adapt(optimizer: Any, scaling: LossScaling, shares: Mapping[str, float], summed: int) -> None:
+    """Let an optimizer of Keras take the loss scale out of gradients, and statistics only their share of theirs.
+
+    `summed` is how many losses, none of them divided by their number, the gradients are sums over.
+    """
     made_by: Any = type(optimizer)
 
     class OnIpus(made_by):  # type: ignore[misc]
@@ -97,7 +100,7 @@ def adapt(optimizer: Any, scaling: LossScaling, shares: Mapping[str, float]) -> 
             if var.name in shares:
                 change = shares[var.name] * tf.cast(grad, tf.float32)
                 return var.assign_sub(tf.cast(change, var.dtype), read_value=False)
-            return super()._resource_apply_dense(scaling.unscaled(grad), var, apply_state)
+            return super()._resource_apply_dense(scaling.unscaled(grad) / summed, var, apply_state)
 
     OnIpus.__name__ = made_by.__name__
     optimizer.__class__ = OnIpus

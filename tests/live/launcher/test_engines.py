@@ -10,7 +10,7 @@ import pytest
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.launcher import engines
 from ipulaunch.launcher.asked import choose_engine
-from ipulaunch.launcher.poprun_options import Sdk
+from ipulaunch.launcher.poprun_table import Sdk
 
 
 def _script(path: Path, text: str) -> Path:

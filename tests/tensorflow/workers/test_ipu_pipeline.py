@@ -86,6 +86,16 @@ def placed(standin: Install, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
     return install
 
 
+@pytest.fixture()
+def alone(standin: Install) -> Callable[..., Place]:
+    """The stand-in, in one process that has all the replicas, without poprun."""
+
+    def install(replicas: int, ipus: int = 1, sdk: str = "3.4") -> Place:
+        return standin(sdk)._replace(local_replicas=replicas, replicas=replicas, ipus_per_replica=ipus)
+
+    return install
+
+
 def assert_same(found: Left, expected: Left, atol: float) -> None:
     """The same weights, batch statistics among them, optimizer, and measures."""
     assert found.weights.keys() == expected.weights.keys()
@@ -134,6 +144,12 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_training_equals_the_cpu_backend(case: str, placed: Any, tmp_path: Path) -> None:
     assert_equals_cpus(*CASES[case], placed, tmp_path)
+
+
+@pytest.mark.usefixtures("one_residual_block")
+@pytest.mark.parametrize("case", CASES)
+def test_replicas_of_one_process_equal_the_cpu_backend(case: str, alone: Any, tmp_path: Path) -> None:
+    assert_equals_cpus(*CASES[case], alone, tmp_path)
 
 
 def test_a_published_network_trains_as_on_the_cpu_backend(placed: Any, tmp_path: Path) -> None:

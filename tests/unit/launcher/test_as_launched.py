@@ -11,7 +11,7 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.launcher import as_launched
 from ipulaunch.launcher.asked import Asked
-from ipulaunch.launcher.options import POPRUN_FIELDS
+from ipulaunch.launcher.poprun_table import OFFERED
 
 ASKED = Asked(
     pod="16",
@@ -43,12 +43,15 @@ def test_all_is_kept_but_what_the_plan_and_the_job_have() -> None:
 
 
 def test_what_was_not_given_is_not_written() -> None:
-    asked = Asked(poprun={**dict.fromkeys(POPRUN_FIELDS), "offline_mode": False})
+    asked = Asked(poprun={**dict.fromkeys(OFFERED), "instance_mpi_local_args": ()})
     assert json.loads(as_launched.to_json(asked)) == {"format": 1}
 
 
 def test_every_option_can_be_kept() -> None:
-    assert set(as_launched._POPRUN) == set(POPRUN_FIELDS)
+    values = {"int": 1, "bool": False, "flag": True, "text": "t"}
+    poprun = {key: ("0:-x A",) if option.repeatable else values[option.kind] for key, option in OFFERED.items()}
+    asked = Asked(poprun=poprun, poprun_args=("--new=1",), tag_output=True)
+    assert again(asked) == asked
     assert set(as_launched._FIELDS) | set(as_launched._NOT_HERE) == set(Asked._fields)
 
 
@@ -74,6 +77,10 @@ def test_of_secrets_only_names_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
         {"python": ""},
         {"poprun": {"mpi_global_args": "x"}},
         {"poprun": {"vipu_partition": None}},
+        {"poprun": {"vipu_server_port": 0}},
+        {"poprun": {"only_output_from_instance": -1}},
+        {"poprun": {"instance_mpi_local_args": "0:-x A"}},
+        {"poprun_args": "--new"},
         {"poprun": []},
         {"hosts": "-oProxyCommand=reboot"},
         {"exec": "reboot"},
@@ -89,7 +96,7 @@ def test_what_is_wrong_is_refused(change: Dict[str, Any]) -> None:
 def test_what_is_given_now_wins() -> None:
     before = Asked(pod="16", oversubscribe=True, env=("A=1", "B"), mpi_local_args=("-x C",))
     before = before._replace(allow_run_as_root=True, poprun={"vipu_partition": "p", "reset_partition": True})
-    unset = {"vipu_partition": None, "offline_mode": False}
+    unset = {"vipu_partition": None, "instance_mpi_local_args": ()}
     assert as_launched.laid_over(Asked(poprun=unset), before) == before
     given = Asked(hosts="a", env=("B=2", "D"), mpi_local_args=("-x E",), allow_run_as_root=False)
     given = given._replace(poprun={**unset, "reset_partition": False, "host_subnet": "10.0.0.0/8"})

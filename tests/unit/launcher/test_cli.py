@@ -447,6 +447,19 @@ def test_explanation_says_where_numbers_come_from(ipulaunch: Run) -> None:
     assert "instances not taken:" in out
 
 
+@pytest.mark.parametrize(
+    ("given", "row"),
+    [((), "1  (default)"), (("--ipus-per-replica", "2"), "2  (--ipus-per-replica)"),
+     (("--ipus-per-replica", "1"), "1  (--ipus-per-replica)")],
+)  # fmt: skip
+def test_explanation_of_a_program(given: Tuple[str, ...], row: str, ipulaunch: Run) -> None:
+    out = ipulaunch("plan", "program", "--pod", "16", "--num-instances", "4", "--explain", *given).out
+    (line,) = (line for line in out.splitlines() if line.startswith("ipus per replica"))
+    assert " ".join(line.split()).startswith(f"ipus per replica {' '.join(row.split())} ")
+    _, _, rest = out.partition("instances not taken:\n")
+    assert "4" not in [line.split()[0] for line in rest.split("\n\n")[0].splitlines()]
+
+
 @pytest.mark.parametrize("words", [("cosmoflow",), ("run", "--", "true")], ids=["workload", "program"])
 @pytest.mark.parametrize(
     ("engine", "fix"),
@@ -509,8 +522,8 @@ def test_threads_that_are_set_already_are_told(
     [
         pytest.param("ipulaunch cos", ["cosmoflow"], id="workload"),
         pytest.param("ipulaunch plan cos", ["cosmoflow"], id="workload-of-plan"),
-        pytest.param("ipulaunch cosmoflow --po", ["--pod", "--pooling-type"], id="option"),
-        pytest.param("ipulaunch cosmoflow --engine ", ["poprun", "openmpi"], id="choice"),
+        pytest.param("ipulaunch cosmoflow --poo", ["--pooling-type"], id="option"),
+        pytest.param("ipulaunch cosmoflow --engine ", ["poprun", "openmpi", "direct"], id="choice"),
         pytest.param("ipulaunch nonsense --po", [], id="unknown-command"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.launcher import engines
 from ipulaunch.launcher.poprun import PoprunOptions, poprun_argv
-from ipulaunch.launcher.poprun_options import Sdk
+from ipulaunch.launcher.poprun_table import Sdk
 from ipulaunch.topology.plan import Plan
 
 MakePlan = Callable[..., Plan]
@@ -30,7 +30,7 @@ def test_default(make_plan: MakePlan) -> None:
 
 def test_several_hosts(make_plan: MakePlan) -> None:
     plan = make_plan(16, 4, 4, hosts=("pod1", "pod2", "a", "b-7"))
-    assert poprun_argv(plan, PoprunOptions(host_subnet="10.1.0.0/16"), PROGRAM) == (
+    assert poprun_argv(plan, PoprunOptions(given={"host_subnet": "10.1.0.0/16"}), PROGRAM) == (
         "poprun",
         "--host=pod[1-2],a,b-7",
         "--host-subnet=10.1.0.0/16",
@@ -94,20 +94,21 @@ def test_each_sdk_gets_its_own_options(sdk: Sdk, make_plan: MakePlan) -> None:
 
 
 def test_vipu_options(make_plan: MakePlan) -> None:
-    options = PoprunOptions(
-        vipu_partition="p1",
-        vipu_server_host="10.1.3.101",
-        vipu_server_port=8091,
-        vipu_server_timeout=3600,
-        vipu_allocation="alloc",
-        update_partition=False,
-        reset_partition=False,
-        remove_partition=True,
-        executable_cache_path="/cache/of us",
-        offline_mode=True,
-        print_topology=True,
-    )
-    assert poprun_argv(make_plan(4, 2), options, PROGRAM) == (
+    given = {
+        "vipu_partition": "p1",
+        "vipu_server_host": "10.1.3.101",
+        "vipu_server_port": 8091,
+        "vipu_server_timeout": 3600,
+        "vipu_allocation": "alloc",
+        "update_partition": False,
+        "reset_partition": False,
+        "remove_partition": True,
+        "executable_cache_path": "/cache/of us",
+        "offline_mode": True,
+        "print_topology": True,
+        "sync_type": None,
+    }
+    assert poprun_argv(make_plan(4, 2), PoprunOptions(given=given), PROGRAM) == (
         "poprun",
         *NUMBERS,
         "--process-placement=spreadnuma",
@@ -166,7 +167,7 @@ def test_program_with_a_colon_is_kept_from_mpirun(make_plan: MakePlan) -> None:
 def test_option_the_sdk_lacks_is_refused(sdk: Sdk, given: Dict[str, Any], said: List[str], make_plan: MakePlan) -> None:
     plan = make_plan(4, 2, hosts=("h0", "h1"))
     with pytest.raises(UsageError) as caught:
-        poprun_argv(plan, PoprunOptions(sdk=sdk, **given), PROGRAM)
+        poprun_argv(plan, PoprunOptions(sdk=sdk, given=given), PROGRAM)
     for words in said:
         assert words in f"{caught.value.message}; {caught.value.hint}"
 
@@ -174,7 +175,7 @@ def test_option_the_sdk_lacks_is_refused(sdk: Sdk, given: Dict[str, Any], said: 
 @pytest.mark.parametrize("sdk", [(3, 1), (3, 2)], ids=str)
 def test_a_cluster_is_written_for_every_sdk(sdk: Sdk, make_plan: MakePlan) -> None:
     """Deprecated, and documented to the last: poprun takes it."""
-    argv = poprun_argv(make_plan(4, 2), PoprunOptions(sdk=sdk, vipu_cluster="c"), PROGRAM)
+    argv = poprun_argv(make_plan(4, 2), PoprunOptions(sdk=sdk, given={"vipu_cluster": "c"}), PROGRAM)
     assert argv == ("poprun", *NUMBERS, "--process-placement=spreadnuma", "--vipu-cluster=c", *PROGRAM)
 
 

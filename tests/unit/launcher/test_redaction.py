@@ -72,6 +72,7 @@ def test_names_of_secrets(name: str) -> None:
         "PATH_PATTERN",
         "SSH_PUBLIC_KEY",
         "--sort-key",
+        "--distribute-ssh-key",
         "CACHE_KEY",
         "MONKEY",
         "KEY_WORDS",

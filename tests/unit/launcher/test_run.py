@@ -11,8 +11,8 @@ Run = Callable[..., Any]
 
 
 def test_output_is_always_shown_so_there_is_no_option_for_it(ipulaunch: Run) -> None:
-    code, _, err = ipulaunch("run", "--pod", "4", "-v", "--dry-run", "--", "true")
-    assert (code, "-v" in err) == (2, True)
+    code, _, err = ipulaunch("run", "--pod", "4", "--verbose", "--dry-run", "--", "true")
+    assert (code, "--verbose" in err) == (2, True)
 
 
 @pytest.mark.parametrize(("engine", "is_told"), [("poprun", True), ("openmpi", False)])

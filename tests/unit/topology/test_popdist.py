@@ -4,7 +4,7 @@ from typing import Callable, Dict
 
 import pytest
 
-from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.topology.plan import Plan
 from ipulaunch.topology.popdist import Place, environment, read_place
 
@@ -90,3 +90,11 @@ def test_value_that_is_no_number_is_named(name: str, text: str) -> None:
     with pytest.raises(NotReadyError) as caught:
         read_place({**FOURTH, name: text})
     assert caught.value.message == f"{name} is {text!r}, expected a whole number"
+
+
+def test_process_that_is_told_its_replicas_has_all_of_them() -> None:
+    assert read_place({"HOME": "/"}, 4) == Place(0, 1, 0, 1, 0, 4, 4, 1)
+    with pytest.raises(UsageError, match="--num-replicas is 0, expected at least 1"):
+        read_place({}, 0)
+    with pytest.raises(UsageError, match="--num-replicas 4, and POPDIST_NUM_TOTAL_REPLICAS is 8"):
+        read_place(FOURTH, 4)

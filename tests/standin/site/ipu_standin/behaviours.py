@@ -72,9 +72,14 @@ def _of_estimators(sdk: Sdk) -> Dict[str, Callable[..., Any]]:
         f"{_IPU}.optimizers.cross_replica_optimizer.CrossReplicaOptimizer": later(
             lambda module: functools.partial(module.CrossReplica, sdk)
         ),
-        # What follows sums it over the replicas, which makes their mean and their values the same.
-        f"{_IPU}.ops.cross_replica_ops.cross_replica_mean": lambda value, group, name: value,
+        f"{_IPU}.ops.cross_replica_ops.cross_replica_mean": lambda value, group, name: _mean(sdk, value),
     }
+
+
+def _mean(sdk: Sdk, value: Any) -> Any:
+    """Whoever follows takes the mean of what all replicas come to, since these run one after the other."""
+    sdk.is_averaged = True
+    return value
 
 
 def _needs_horovod(*args: Any) -> Any:

@@ -194,15 +194,18 @@ def _logs(sdk: Sdk, model: Any, options: Options, own: List[Own]) -> Dict[str, A
     if model.distribute_strategy.reduces_metrics:
         # Reading a metric on the device sums what it counts over all replicas, whatever set_replication_options() says.
         everyone = Own(model)
-        everyone.metrics = [
-            sdk.sum_over_instances(sum(parts)) for parts in zip(*(replica.metrics for replica in own))
-        ]
+        everyone.metrics = [sdk.sum_over_instances(sum(parts)) for parts in zip(*(replica.metrics for replica in own))]
         everyone.load_metrics()
         return {metric.name: model.distribute_strategy.run(metric.result).numpy() for metric in model.metrics}
-    by_replica = []
+    by_replica: List[Dict[str, Any]] = []
+    averaged = set()
     for replica in own:
         replica.load_metrics()
-        by_replica.append({metric.name: metric.result().numpy() for metric in model.metrics})
+        by_replica.append({})
+        for metric in model.metrics:
+            sdk.is_averaged = False
+            by_replica[-1][metric.name] = metric.result().numpy()
+            averaged |= {metric.name} if sdk.is_averaged else set()
     reduce: Dict[str, Callable[[List[Any]], Any]] = {
         "NONE": lambda values: values[-1],
         "LIST": list,
@@ -210,7 +213,10 @@ def _logs(sdk: Sdk, model: Any, options: Options, own: List[Own]) -> Dict[str, A
         "MEAN": np.mean,
     }
     method = "NONE" if options.stages else options.metric_method  # a pipeline's are not reduced
-    return {name: reduce[method]([logs[name] for logs in by_replica]) for name in by_replica[0]}
+    return {
+        name: reduce["MEAN" if name in averaged else method]([logs[name] for logs in by_replica])
+        for name in by_replica[0]
+    }
 
 
 def predict(sdk: Sdk, model: Any, options: Options, x: Any, verbose: Any = 0, steps: Any = None) -> Any:

@@ -31,6 +31,7 @@ class Sdk:
         self.io_tiles = 0  # as last configured
         self.makes_data_up = False  # as its flags said when it was first configured
         self.rounding, self.is_prng_stable = "OFF", False  # as last configured
+        self.is_averaged = False  # whether a value that was just computed is the mean over replicas
         self.turn, self.is_crossed = 1, False  # of an Estimator's model: its replicas, and whether it sums over them
 
     def _count(self, name: str, default: int) -> int:

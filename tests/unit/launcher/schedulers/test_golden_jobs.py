@@ -43,7 +43,8 @@ CASES = {
     "kubernetes_ipujob.yaml": [
         *("cosmoflow", "--pod", "16", "--site", "epcc-eidf", *IMAGE, "--volume", "my-claim:/data", "--time", "60"),
         *("--namespace", "my-project", "--data-dir", "/data/cosmoflow"),
-        *("--env", "WANDB_API_KEY=secret:wandb/api-key"),
+        *("--env", "WANDB_API_KEY=secret:wandb/api-key", "--queue", "my-project-user-queue"),
+        *("--label", "example.org/team=cosmology", "--annotation", "example.org/note=first try: 16 IPUs"),
     ],
     "kubernetes_job.yaml": ["cosmoflow", "--pod", "4", "--scheduler", "kubernetes", "--requeue", *IMAGE, *CPUS],
     "kubernetes_mpijob.yaml": [

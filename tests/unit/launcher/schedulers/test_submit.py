@@ -111,6 +111,26 @@ def test_call_in_the_script_plans_the_same(words: Any, ipulaunch: Run) -> None:
             "--volume 'claim:here' is refused",
             id="volume-of-relative-path",
         ),
+        pytest.param(("--scheduler", "slurm", "--queue", "q"), "--queue means nothing to slurm", id="queue"),
+        pytest.param(("--scheduler", "slurm", "--label", "a=b"), "--label means nothing to slurm", id="label"),
+        pytest.param(
+            ("--scheduler", "pbs", "--annotation", "a=b"), "--annotation means nothing to pbs", id="annotation"
+        ),
+        pytest.param(
+            (*KUBERNETES[len(POD) :], "--label", "a=b", "--label", "a=c"),
+            "--label a is given twice: 'b' and 'c'",
+            id="label-twice",
+        ),
+        pytest.param(
+            (*KUBERNETES[len(POD) :], "--label", "kueue.x-k8s.io/queue-name=a", "--queue", "b"),
+            "--queue b and --label kueue.x-k8s.io/queue-name=a name two queues",
+            id="two-queues",
+        ),
+        pytest.param(
+            (*KUBERNETES[len(POD) :], "--run-dir", "r" * 37),
+            f"the name {'r' * 37} has 37 letters, and that of an IPUJob at most 36",
+            id="long-name",
+        ),
         pytest.param(("--scheduler", "pbs", "--hosts", "a"), "--hosts means nothing to pbs", id="hosts"),
         pytest.param(
             ("--scheduler", "kubernetes", "--container-image", "x", "--account", "a"),
@@ -205,14 +225,18 @@ FIELDS: Dict[str, List[str]] = {
     "--vipu-partition": ["slurm"],
     "--namespace": ["kubernetes", "--container-image", "x"],
     "--volume": ["kubernetes", "--container-image", "x"],
+    "--queue": ["kubernetes", "--container-image", "x"],
+    "--label": ["kubernetes", "--container-image", "x"],
+    "--label=team": ["kubernetes", "--container-image", "x"],
+    "--annotation": ["kubernetes", "--container-image", "x"],
     "--time": ["slurm"],
     "--run-dir": ["slurm"],
     "--directive": ["slurm"],
 }
 
 
-# An option of the scheduler, a file name, and what no command line can hold.
-_ALLOWED = (("--directive", "-x"), ("--run-dir", "-x"), ("--run-dir", "a\x00b"))
+# An option of the scheduler, a file name, what no command line can hold, and the value that a label need not have.
+_ALLOWED = (("--directive", "-x"), ("--run-dir", "-x"), ("--run-dir", "a\x00b"), ("--label=team", ""))
 
 
 @pytest.mark.parametrize(
@@ -333,6 +357,32 @@ def test_what_a_pod_cannot_be_given_is_refused(text: str, said: str, hint: str, 
     code, out, err = ipulaunch(*KUBERNETES, "--env", text, "--dry-run")
     assert (code, out) == (2, "")
     assert said in err and hint in err.partition("hint: ")[2]
+
+
+def test_names_of_jobs_have_the_length_that_their_kind_can_have(ipulaunch: Run) -> None:
+    def code(letters: int, *more: str) -> int:
+        found: int = ipulaunch(*KUBERNETES, "--dry-run", "--run-dir", "r" * letters, *more).code
+        return found
+
+    assert (code(36), code(37)) == (0, 2)
+    assert (code(50, *CPUS), code(51, *CPUS)) == (0, 2)
+
+
+def test_labels_come_from_the_site_and_from_options_which_win(ipulaunch: Run, tmp_path: Path) -> None:
+    import yaml
+
+    (tmp_path / "site.yaml").write_text(
+        "kubernetes: {queue: site-queue, labels: [team=a, cost=1], annotations: ['note=a, b']}\n"
+    )
+    words = (*KUBERNETES, "--site", "./site.yaml", "--dry-run")
+    job = yaml.safe_load(ipulaunch(*words, "--label", "team=b", "--annotation", "more=x=y").out)
+    ours = {"app.kubernetes.io/managed-by": "ipulaunch", "kueue.x-k8s.io/queue-name": "site-queue"}
+    assert job["metadata"]["labels"] == {**ours, "team": "b", "cost": "1"}
+    assert job["metadata"]["annotations"] == {"note": "a, b", "more": "x=y"}
+    pod = job["spec"]["workers"]["template"]["metadata"]
+    assert pod == {"labels": {"team": "b", "cost": "1"}, "annotations": {"note": "a, b", "more": "x=y"}}
+    job = yaml.safe_load(ipulaunch(*words, "--queue", "mine").out)
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "mine"
 
 
 def test_kubernetes_replaces_nothing_in_the_shell(ipulaunch: Run) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.launcher.poprun import PoprunOptions, poprun_argv
-from ipulaunch.launcher.poprun_options import Sdk, options_of, parse_sdk, read_line
+from ipulaunch.launcher.poprun_reader import options_of, read_line
+from ipulaunch.launcher.poprun_table import Sdk, parse_sdk
 from ipulaunch.topology import hostlist
 from ipulaunch.topology.plan import Plan
 
@@ -188,9 +189,7 @@ def test_our_own_lines_are_read_back(sdk: Sdk, make_plan: Callable[..., Plan]) -
         plan = make_plan(replicas, instances, depth, hosts=[f"node{n:02}" for n in range(hosts)])
         options = PoprunOptions(
             sdk=sdk,
-            vipu_partition="p",
-            vipu_server_timeout=300,
-            reset_partition=False,
+            given={"vipu_partition": "p", "vipu_server_timeout": 300, "reset_partition": False},
             forward=("A", "B"),
             mpi_global_args=("--mca a b",),
             run_as_root=True,

@@ -1,124 +1,20 @@
-"""The options of poprun, SDK by SDK, and a strict reader of poprun command lines."""
+"""A strict reader of poprun command lines."""
 
 from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import UsageError, near_miss
+from ipulaunch.launcher.poprun_table import NEWEST, OPTION, OPTIONS, Option, Sdk, deprecation, doubt, require
 
-Sdk = Tuple[int, int]
-
-NEWEST: Sdk = (3, 4)
-OLDEST: Sdk = (2, 0)
-
-
-class Option(NamedTuple):
-    """One option of poprun: what follows it, the SDK that it was first seen in, and the last one that has it."""
-
-    name: str
-    kind: str  # "int", "bool", "text" or "flag" (nothing follows)
-    first: Sdk = OLDEST
-    last: Sdk = NEWEST
-    repeatable: bool = False
-    deprecated: Optional[Sdk] = None  # from this SDK on another one is meant to be used
-
-
-# The first SDK is that of the first published use, where it is not OLDEST: an option can be older than that.
-OPTIONS = (
-    Option("help", "flag"),
-    Option("version", "flag"),
-    Option("version-format", "text"),
-    Option("import-config", "text"),
-    Option("export-config", "text"),
-    Option("overwrite-config", "bool"),
-    Option("host", "text"),
-    Option("num-replicas", "int"),
-    Option("ipus-per-replica", "int"),
-    Option("num-instances", "int"),
-    Option("num-ilds", "int"),
-    Option("vipu-server-host", "text"),
-    Option("vipu-server-port", "int"),
-    Option("vipu-server-timeout", "int"),
-    Option("vipu-partition", "text"),
-    Option("vipu-partition-attempts", "int"),
-    Option("update-partition", "bool"),
-    Option("reset-partition", "bool"),
-    Option("remove-partition", "bool"),
-    Option("vipu-cluster", "text", deprecated=(3, 2)),
-    Option("vipu-allocation", "text", first=(3, 2)),
-    Option("sync-type", "text", first=(2, 6)),
-    Option("executable-cache-path", "text", first=(2, 1)),
-    Option("mpi-global-args", "text", repeatable=True),
-    Option("mpi-local-args", "text", repeatable=True),
-    Option("instance-mpi-local-args", "text", first=(2, 6), repeatable=True),
-    Option("numa-aware", "bool", last=(3, 0)),
-    Option("process-placement", "text", first=(3, 1)),
-    Option("allow-run-as-root", "bool", first=(3, 3)),
-    Option("host-subnet", "text", first=(2, 6)),
-    Option("synchronise-python-venv", "text", first=(2, 6)),
-    Option("synchronise-poplar-sdk", "text", first=(2, 6)),
-    Option("distribute-ssh-key", "text", first=(2, 6)),
-    Option("print-topology", "bool"),
-    Option("only-output-from-instance", "int"),
-    Option("offline-mode", "bool"),
-    Option("verbose", "flag"),
-    Option("vv", "flag"),
-)
 _MOST_DIGITS = 9
 _SHORT = {"-H": "host", "-v": "verbose", "-vv": "vv"}
 _BOOLS = {"yes", "no", "1", "0", "true", "false", "on", "off"}
 
 
-def parse_sdk(text: str) -> Sdk:
-    """The SDK in `3.3` or `3.3.0`."""
-    parts = text.split(".")
-    if len(parts) in (2, 3) and all(part.isdecimal() for part in parts):
-        sdk = (int(parts[0]), int(parts[1]))
-        if OLDEST <= sdk <= NEWEST:
-            return sdk
-    newest, oldest = ".".join(map(str, NEWEST)), ".".join(map(str, OLDEST))
-    raise UsageError(f"{text!r} is not an SDK version that has poprun", hint=f"{oldest} to {newest}")
-
-
 def options_of(sdk: Sdk) -> Dict[str, Option]:
-    """The options that the poprun of an SDK has, or may have."""
+    """What a poprun of this SDK takes, and what later ones do: an option can be older than its first published use."""
     return {option.name: option for option in OPTIONS if sdk <= option.last}
-
-
-def require(name: str, sdk: Sdk) -> None:
-    """Refuse an option that the poprun of this SDK is not known to have; we write no other."""
-    option = next(option for option in OPTIONS if option.name == name)
-    if not option.first <= sdk <= option.last:
-        since = f"SDK {_text(option.first)} to {_text(option.last)} have it"
-        raise UsageError(f"the poprun of SDK {_text(sdk)} has no --{name}", hint=since + _instead(name))
-
-
-def deprecation(name: str, sdk: Sdk) -> str:
-    """What to tell of an option that the poprun of this SDK has and advises against; nothing of others."""
-    option = next(option for option in OPTIONS if option.name == name)
-    if option.deprecated is None or sdk < option.deprecated:
-        return ""
-    return f"--{name} is deprecated from SDK {_text(option.deprecated)} on{_instead(name)}"
-
-
-def _doubt(option: Option, sdk: Sdk) -> str:
-    """What to tell of an option that was not seen in this SDK, only in later ones; nothing of others."""
-    if option.first <= sdk:
-        return ""
-    seen = f"--{option.name} was first seen in SDK {_text(option.first)}"
-    return f"{seen}; the poprun of SDK {_text(sdk)} may not have it{_instead(option.name)}"
-
-
-def _instead(name: str) -> str:
-    pairs = {"vipu-cluster": "vipu-allocation", "numa-aware": "process-placement"}
-    both = {**pairs, **{new: old for old, new in pairs.items()}}
-    if name == "allow-run-as-root":
-        return "; use --mpi-global-args=--allow-run-as-root"
-    return f"; use --{both[name]}" if name in both else ""
-
-
-def _text(sdk: Sdk) -> str:
-    return f"{sdk[0]}.{sdk[1]}"
 
 
 class Line(NamedTuple):
@@ -151,7 +47,7 @@ def read_line(argv: Sequence[str], sdk: Sdk = NEWEST) -> Line:
         word = words.pop(0)
         name, equals, value = word.partition("=")
         option, said = _find(name, value, known, sdk)
-        warnings += [text for text in (said, deprecation(option.name, sdk), _doubt(option, sdk)) if text]
+        warnings += [text for text in (said, deprecation(option.name, sdk), doubt(option.name, sdk)) if text]
         if option.kind == "flag":
             if equals:
                 raise UsageError(f"--{option.name} takes no value, and {value!r} is given", hint=f"write {name}")
@@ -187,7 +83,7 @@ def _find(name: str, value: str, known: Dict[str, Option], sdk: Sdk) -> Tuple[Op
     longer = [option for option in known if option.startswith(bare)] if len(bare) > 2 else []
     if len(longer) == 1 and name.startswith("--"):
         return known[longer[0]], f"{name} is short for --{longer[0]}; write it out"
-    if any(option.name == bare for option in OPTIONS):
+    if bare in OPTION:
         require(bare, sdk)
     # `--num=ilds` was published: the dash slipped to an equals sign.
     joined = f"{bare}-{value}"
