@@ -26,6 +26,7 @@ from ipulaunch.workers.records import Records
 from ipulaunch.workers.stopping import StopRequest
 from ipulaunch.workers.work import carry_out
 
+pytestmark = pytest.mark.usefixtures("smooth")
 needs_estimators = pytest.mark.skipif(not hasattr(tf, "estimator"), reason="this TensorFlow has no Estimators")
 
 # 4 updates of 8 images in an epoch, the last of 2 validation steps padded; no dropout unless it is asked for.

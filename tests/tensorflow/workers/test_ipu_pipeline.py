@@ -33,6 +33,7 @@ from ipulaunch.workers.records import Records
 from ipulaunch.workers.stopping import StopRequest
 from ipulaunch.workers.work import carry_out
 
+pytestmark = pytest.mark.usefixtures("smooth")
 Install = Callable[..., Place]
 
 SMALL = ("data.synthetic_data=cpu", "data.side=8", "data.n_train=40", "data.n_valid=11", "data.classes=10")
