@@ -1,8 +1,9 @@
 """Adam, Adadelta and RMSprop of Keras, which divide by squares of gradients, for weights of 16 bits as well.
 
 Keras keeps the state of an optimizer in the type of the weights. In 16 bits, the thousandth of a square that enters
-Adam's state is 0 for gradients below 0.005. Adam then divides by its epsilon, and weights leave the range of 16 bits in a
-few updates. So here the state has 32 bits, and so has what is computed from it. Weights of 32 bits train as with Keras.
+Adam's state is 0 for gradients below 0.005. Adam then divides by its epsilon, and weights leave the range of 16 bits in
+a few updates. So here the state has 32 bits, and so has what is computed from it. Weights of 32 bits train as Keras
+trains them.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class IpuEstimators(Estimators):
     @property
     def _evaluation_turn(self) -> int:
         """The micro-batches of a turn in evaluation, enough for every schedule; a test has no accumulation."""
-        return 2 * self.settings.pipeline.stages
+        stages: int = self.settings.pipeline.stages
+        return 2 * stages
 
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator that runs so many steps in a device call."""
