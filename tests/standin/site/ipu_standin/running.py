@@ -202,9 +202,7 @@ def _logs(sdk: Sdk, model: Any, options: Options, own: List[Own]) -> Dict[str, A
     if model.distribute_strategy.reduces_metrics:
         # Reading a metric on the device sums what it counts over all replicas, whatever set_replication_options() says.
         everyone = Own(model)
-        everyone.metrics = [
-            sdk.sum_over_instances(sum(parts)) for parts in zip(*(replica.metrics for replica in own))
-        ]
+        everyone.metrics = [sdk.sum_over_instances(sum(parts)) for parts in zip(*(replica.metrics for replica in own))]
         everyone.load_metrics()
         return {metric.name: model.distribute_strategy.run(metric.result).numpy() for metric in model.metrics}
     by_replica = []
