@@ -66,7 +66,9 @@ def follow_gradients(optimizer: Any, first: float, statistics: Collection[str]) 
         def get_unscaled_gradients(self, grads: Any) -> Any:
             return grads if id(grads) in unscaled_as_made else super().get_unscaled_gradients(grads)
 
-    return FollowsGradients(optimizer, initial_loss_scaling_factor=int(first))
+    made = FollowsGradients(optimizer, initial_loss_scaling_factor=int(first))
+    made._create_hypers()  # on the host, since the SDK would make them inside the first device call
+    return made
 
 
 def state_of(optimizer: Any) -> List[Any]:

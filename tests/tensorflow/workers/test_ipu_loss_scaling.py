@@ -33,6 +33,7 @@ Install = Callable[..., Place]
 PLAIN = ("optimizer.momentum=0", "optimizer.l2_regularization=0", "schedule.name=const", "training.remainder=repeat")
 SMALL = ("data.synthetic_data=cpu", "data.side=8", "data.classes=10", "training.precision=16.16", *PLAIN)
 AUTOMATIC = "optimizer.auto_loss_scaling=true"
+ALONE = Batch(2, 2, 1)
 TWO_STAGES = "pipeline.splits=[conv3_block1_post_addition_relu]"
 
 
@@ -67,8 +68,8 @@ class Trained:
 
     def fit(self, updates: range) -> List[np.ndarray]:
         stream = training_stream(
-            Pictures(), self.batch, self.backend.place, shuffle=Shuffle(0), updates=updates, by_replica=False, threads=1,
-            remainder="repeat",
+            Pictures(), self.batch, self.backend.place, shuffle=Shuffle(0), updates=updates, by_replica=False,
+            threads=1, remainder="repeat",
         )  # fmt: skip
         steps = self.batch.accumulation
         self.training.fit(Feed(stream), epochs=len(updates), steps_per_epoch=steps, callbacks=[])
@@ -79,7 +80,7 @@ class Trained:
 def make(standin: Install, one_residual_block: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trained]:
     backends: List[IpuBackend] = []
 
-    def build(*texts: str, batch: Batch = Batch(2, 2, 1), sdk: str = "3.4", ipus: int = 1) -> Trained:
+    def build(*texts: str, batch: Batch = ALONE, sdk: str = "3.4", ipus: int = 1) -> Trained:
         monkeypatch.setenv("POPDIST_NUM_IPUS_PER_REPLICA", str(ipus))
         settings = settings_of(*texts)
         if not backends:
@@ -143,7 +144,7 @@ def test_a_resumed_training_goes_on_with_the_same_scale(make: Callable[..., Trai
 
 
 def test_sdk_2_6_has_no_optimizer_for_it(make: Callable[..., Trained]) -> None:
-    with pytest.raises(SettingsError, match="needs SDK 3.0 or later") as caught:
+    with pytest.raises(SettingsError, match="automatic loss scaling on IPUs needs SDK 3") as caught:
         make(AUTOMATIC, sdk="2.6")
     assert caught.value.hint
 

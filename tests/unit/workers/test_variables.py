@@ -17,17 +17,8 @@ READERS = {"read_variable", "read_variables"}
 # What Keras, its optimizers and we call variables, or collections of them.
 VARIABLES = {
     *("iterations", "learning_rate", "lr", "weights", "variables", "trainable_variables", "non_trainable_variables"),
-    *(
-        "trainable_weights",
-        "non_trainable_weights",
-        "gamma",
-        "beta",
-        "moving_mean",
-        "moving_variance",
-        "kernel",
-        "bias",
-    ),
-    *("good_updates", "loss_scaling_factor", "micro_batch"),
+    *("trainable_weights", "non_trainable_weights", "gamma", "beta", "moving_mean", "moving_variance", "kernel"),
+    *("bias", "good_updates", "loss_scaling_factor", "micro_batch"),
 }
 # `optimizer.learning_rate` is a variable, `settings.optimizer.learning_rate` a number.
 NUMBERS_OF = {"settings", "chosen", "training", "shape", "optimization"}

@@ -52,11 +52,9 @@ class Feed:
             yield epoch
 
     def _open(self) -> None:
-        for dtype in [spec.dtype for spec in tf.nest.flatten(self.dataset.element_spec)] + [
-            t.dtype for t in self.inputs
-        ]:
-            if dtype not in TYPES:
-                raise TypeError(f"the IPU has no {dtype.name}")
+        for tensor in [*tf.nest.flatten(self.dataset.element_spec), *self.inputs]:
+            if tensor.dtype not in TYPES:
+                raise TypeError(f"the IPU has no {tensor.dtype.name}")
         self.iterator = STOCK_ITER(self.dataset)
 
     def next(self) -> Tuple[Any, ...]:

@@ -37,9 +37,7 @@ def _fused_batch_norm(
     given = {"scale": scale, "offset": offset, "mean": mean, "variance": variance}
     for what, value in given.items():
         if value.dtype != scale.dtype or value.dtype not in _KINDS:
-            raise TypeError(
-                f"{what} is {value.dtype.name}, and scale is {scale.dtype.name}: FusedBatchNormV3 wants one type"
-            )
+            raise TypeError(f"{what} is {value.dtype.name}, and scale is {scale.dtype.name}: the op wants one type")
     wide = [tf.cast(value, tf.float32) for value in given.values()]  # stock TensorFlow has them in no other type
     outputs, *statistics = _STOCK(
         x, *wide, epsilon=epsilon, data_format=data_format, is_training=is_training, name=name,
