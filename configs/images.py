@@ -13,7 +13,7 @@ from ipulaunch.configs.workload import WorkloadSettings
 MODELS = (
     *("resnet18", "resnet34", "resnet50"),
     *("cifar_resnet8", "cifar_resnet20", "cifar_resnet32", "cifar_resnet44", "cifar_resnet56"),
-    *("cifar_cnn", "mnist_cnn"),
+    *("cifar_cnn", "mnist_cnn", "toy_model", "toy_model_bn"),
 )
 
 

@@ -61,7 +61,8 @@ class SettingsCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        words = _with_lists(self._lists(), [self._whole(word) for word in args])
+        whole = args if ctx.resilient_parsing else [self._whole(word) for word in args]  # a shell completes it itself
+        words = _with_lists(self._lists(), whole)
         try:
             return super().parse_args(ctx, _without_words(self._switches(), words))
         except click.NoSuchOption as error:

@@ -20,7 +20,7 @@ DOORS: Dict[str, Set[str]] = {
     "launcher": {"click", "rich", "ipulaunch.configs", "ipulaunch.topology"},
     "data_pipeline": {"tensorflow", "numpy", "crc32c", "cv2", "ipulaunch.configs", "ipulaunch.topology"},
     "workers": {
-        *("tensorflow", "keras", "tf_keras", "numpy", "mpi4py", "popdist", "matplotlib"),
+        *("tensorflow", "keras", "tf_keras", "numpy", "mpi4py", "popdist", "matplotlib", "wandb"),
         *("ipulaunch.configs", "ipulaunch.topology", "ipulaunch.data_pipeline"),
     },
 }

@@ -21,6 +21,7 @@ _MAKERS: Dict[str, Tuple[str, str]] = {
     **dict.fromkeys((f"cifar_resnet{depth}" for depth in (8, 20, 32, 44, 56)), ("cifar_resnet", "cifar_resnet")),
     "cifar_cnn": ("cifar_cnn", "cifar_cnn"),
     "mnist_cnn": ("mnist_cnn", "mnist_cnn"),
+    **dict.fromkeys(("toy_model", "toy_model_bn"), ("toy_model", "toy_model")),
 }
 
 _ASIDE = ("dtype", "gamma", "initializer", "momentum", "rate")  # how inputs arrive, and what only training knows

@@ -64,6 +64,8 @@ def expected_calls(sdk: str) -> List[Any]:
         ("IPUConfig.norms.use_stable_statistics =", {"value": False}),
         ("IPUConfig.norms.experimental.distributed_batch_norm_replica_group_size =", {"value": 1}),
         ("IPUConfig.experimental.enable_prng_stability =", {"value": False}),
+        ("IPUConfig.device_connection.enable_remote_buffers =", {"value": True}),
+        ("IPUConfig.device_connection.type =", {"value": "DeviceConnectionType.ON_DEMAND"}),
         ("tensorflow.python.ipu.horovod.init" if sdk == "2.6" else "popdist.init", {}),
         (
             "popdist.tensorflow.set_ipu_config",

@@ -69,6 +69,8 @@ def configured(workers: str) -> List[Any]:
         ("IPUConfig.norms.use_stable_statistics =", {"value": False}),
         ("IPUConfig.norms.experimental.distributed_batch_norm_replica_group_size =", {"value": 1}),
         ("IPUConfig.experimental.enable_prng_stability =", {"value": False}),
+        ("IPUConfig.device_connection.enable_remote_buffers =", {"value": True}),
+        ("IPUConfig.device_connection.type =", {"value": "DeviceConnectionType.ON_DEMAND"}),
     ]
 
 

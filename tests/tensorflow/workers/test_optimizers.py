@@ -231,12 +231,12 @@ def test_lars_adapts_a_layer_that_is_only_called_so() -> None:
     np.testing.assert_allclose(found, [3.0 - 0.5 * 0.1 * 5 * 0.6, 4.0 - 0.5 * 0.1 * 5 * 0.8], rtol=1e-5)
 
 
-@pytest.mark.parametrize(("weight", "gradient", "after"), [(0.0, 1.0, -0.5), (2.0, 0.0, 2.0), (0.0, 0.0, 0.0)])
 @pytest.mark.parametrize("epsilon", [None, 0.0], ids=["none", "0"])
 def test_lars_takes_no_epsilon_and_0_for_the_one_of_keras(epsilon: Optional[float]) -> None:
     assert make(Optimizer("lars", 0.5, epsilon=epsilon)).epsilon == tf.keras.backend.epsilon() > 0
 
 
+@pytest.mark.parametrize(("weight", "gradient", "after"), [(0.0, 1.0, -0.5), (2.0, 0.0, 2.0), (0.0, 0.0, 0.0)])
 def test_lars_with_nothing_to_compare_is_gradient_descent(weight: float, gradient: float, after: float) -> None:
     weights = [tf.Variable([weight], name="fc/kernel")]
     (found,) = train(make(Optimizer("lars", 0.5, epsilon=0.0)), weights, [[np.array([gradient])]])

@@ -22,6 +22,7 @@ from ipulaunch.configs.sections import Training
 from ipulaunch.topology import Batch
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.cpu import CpuBackend
+from ipulaunch.workers.backends.ipu import IpuBackend
 from ipulaunch.workers.checkpoints import Checkpoint, found_in, load
 from ipulaunch.workers.collective import Alone
 from ipulaunch.workers.instance import Instance
@@ -51,9 +52,9 @@ Make = Callable[..., Instance]
 def instance_in() -> Iterator[Make]:
     made: List[Records] = []
 
-    def make(path: Path, settings: ImageSettings, place: Place = PLACE) -> Instance:
+    def make(path: Path, settings: ImageSettings, place: Place = PLACE, on_ipus: bool = False) -> Instance:
         batch, run = Batch(2, 2, 2), RunDirectory(path)
-        backend = CpuBackend(settings, batch, place, Alone())
+        backend: Any = IpuBackend(settings, batch, place) if on_ipus else CpuBackend(settings, batch, place, Alone())
         made.append(Records(run, place.instance))
         stop = StopRequest(run, place, Alone())
         return Instance(Job("mnist", "cpu", settings), batch, place, backend, run, made[-1], 1, stop)
@@ -91,6 +92,20 @@ def test_loading_the_program_first_changes_nothing_that_is_learned(instance_in: 
     kinds = [event["event"] for event in events_of(tmp_path / "loaded")]
     assert kinds.index("loading") < kinds.index("training") < kinds.index("validation") < kinds.index("time_to_train")
     assert loaded["time_to_train_s"] >= loaded["train_s"]
+
+
+@pytest.mark.parametrize("sdk", ["2.6", "3.4"])
+def test_ipus_forget_what_loading_the_program_has_learned(
+    sdk: str, instance_in: Make, tmp_path: Path, standin: Callable[..., Place]
+) -> None:
+    model = ImageModel("mnist_cnn", dropout=0.0)  # IPUs draw other numbers than CPUs
+    carry_out(instance_in(tmp_path / "plain", dataclasses.replace(SETTINGS, model=model)))
+    loaded = dataclasses.replace(with_options(Logging(mlperf=True)), model=model)
+    carry_out(instance_in(tmp_path / "loaded", loaded, standin(sdk, replicas=2), on_ipus=True))
+    mine, theirs = newest(tmp_path / "loaded"), newest(tmp_path / "plain")
+    for found, expected in zip([*mine.weights, *mine.optimizer], [*theirs.weights, *theirs.optimizer]):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert mine.update == 4 and int(mine.optimizer[0]) == 4
 
 
 def test_a_training_that_is_not_shuffled_takes_the_order_of_the_files(instance_in: Make, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ ROWS = [
     Row("dataset", "imagenet", {}),
     Row("dataset-path", "/imagenet", {"data.dataset_path": "/imagenet"}),
     Row("model-name", "resnet18", {"model.name": "resnet18"}),
+    Row("model-name", "toy_model", {"model.name": "toy_model"}),
     Row("eight-bit-transfer", "", {"data.eight_bit_transfer": True}, "--accelerator-side-preprocess"),
     Row("eight-bit-transfer", "False", {"data.eight_bit_transfer": False}),
     Row("synthetic-data", "host", {"data.synthetic_data": "cpu"}),

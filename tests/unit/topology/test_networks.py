@@ -55,6 +55,8 @@ def test_every_network_is_in_order_and_names_each_layer_once(name: str) -> None:
         ("resnet50", 224, 1000, 25_557_032 + 53_120),
         ("cifar_resnet20", 32, 10, 269_722 + 1_376),
         ("cifar_cnn", 32, 10, 1_250_858),
+        ("toy_model", 32, 10, 112 + 40 + 90),
+        ("toy_model_bn", 32, 10, 112 + 40 + 90 + 4 * 4 + 4 * 8),
     ],
 )
 def test_parameters_are_those_of_the_published_networks(name: str, side: int, classes: int, expected: int) -> None:
