@@ -82,7 +82,9 @@ _HOW: List[Decorator] = [
         metavar="NAME[=VALUE]",
         help="Environment variable to pass to the instances; may be repeated.",
     ),
-    click.option("--tag-output", is_flag=True, help="Tell mpirun to tag lines, also where poprun or ipulaunch does it."),
+    click.option(
+        "--tag-output", is_flag=True, help="Tell mpirun to tag lines, also where poprun or ipulaunch does it."
+    ),
     click.option(
         "--mpi-global-args", multiple=True, metavar="TEXT", help="Options for mpirun itself; may be repeated."
     ),
@@ -110,7 +112,9 @@ _VERBOSE = click.option(
 )
 
 # A program's own output is always shown.
-_VERBOSITY = click.option("-v", "verbose", count=True, help="Let poprun log what it does (--poprun-verbose); -vv: --vv.")
+_VERBOSITY = click.option(
+    "-v", "verbose", count=True, help="Let poprun log what it does (--poprun-verbose); -vv: --vv."
+)
 
 _FROM: List[Decorator] = [
     click.option(

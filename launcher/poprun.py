@@ -34,7 +34,12 @@ def poprun_argv(plan: Plan, options: PoprunOptions, program: Sequence[str]) -> T
     words_of("--mpi-global-args", options.mpi_global_args)
     words_of("--mpi-local-args", options.mpi_local_args)
     _check(options.given, plan)
-    values = {**_by_default(options.sdk), **_of_user(plan, options.given), **_of_plan(plan, options), **_of_mpi(options)}
+    values = {
+        **_by_default(options.sdk),
+        **_of_user(plan, options.given),
+        **_of_plan(plan, options),
+        **_of_mpi(options),
+    }
     argv: List[str] = ["poprun"]
     for option in OPTIONS:
         value = values.get(option.name)

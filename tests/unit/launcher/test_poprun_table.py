@@ -147,7 +147,9 @@ def test_options_that_nobody_knows_are_passed_on_as_they_are(ipulaunch: Run) -> 
     [
         pytest.param(("--poprun-args", "prog"), 2, "which poprun would take for the program", id="no-option"),
         pytest.param(("--poprun-args", "'open"), 2, "--poprun-args has a quote that is not closed", id="quote"),
-        pytest.param(("--poprun-args=--num-replicas=2",), 2, "--poprun-args has --num-replicas, and the line", id="plan"),
+        pytest.param(
+            ("--poprun-args=--num-replicas=2",), 2, "--poprun-args has --num-replicas, and the line", id="plan"
+        ),
         pytest.param(("--vv", "--poprun-args=--vv"), 2, "--poprun-args has --vv, and the line has it", id="twice"),
         pytest.param(("--poprun-args=--api-key=hunter2",), 2, "an argument for poprun", id="secret"),
         pytest.param(("--only-output-from-instance=2",), 3, "2 of 2 instances, which are numbered from 0", id="output"),
