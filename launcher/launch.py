@@ -23,7 +23,6 @@ from ipulaunch.launcher.redaction import redact, refuse_secret
 from ipulaunch.topology import Plan
 from ipulaunch.topology.solver import Solution
 
-
 _OF_MPI = ("poprun_args", "mpi_global_args", "mpi_local_args", "allow_run_as_root", "openmpi_version")
 
 

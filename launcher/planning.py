@@ -126,7 +126,8 @@ def _in_one_process(
     names = named_hosts(asked)
     if len(names) > 1 or not all(map(hosts.is_here, names)):
         raise PlanError(
-            f"{counted(len(names), 'host')} named ({hostlist.render(names)}), and --engine direct starts 1 process here",
+            f"{counted(len(names), 'host')} named ({hostlist.render(names)}), and --engine direct starts 1 process"
+            " on this machine",
             hint="leave --hosts out, or use --engine poprun",
         )
     if launch.num_instances is not None:

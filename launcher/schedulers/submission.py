@@ -46,8 +46,12 @@ _ONLY = {
     "queue": ("kubernetes",),
 }
 _FLAGS = {
-    **{"mail_types": "--mail-type", "directives": "--directive", "volumes": "--volume", "nodelist": "--hosts"},
-    **{"labels": "--label", "annotations": "--annotation"},
+    "mail_types": "--mail-type",
+    "directives": "--directive",
+    "volumes": "--volume",
+    "nodelist": "--hosts",
+    "labels": "--label",
+    "annotations": "--annotation",
 }
 
 

@@ -20,7 +20,7 @@ class IpuDevice:
     def __init__(self, sdk: Sdk, settings: Any, place: Place, is_placed: bool, draws_apart: bool) -> None:
         self.sdk, self.settings, self.place, self.draws_apart = sdk, settings, place, draws_apart
         self.update = 0  # after which the training begins
-        # Keras divides a loss by it; gradients are then summed over all replicas, whether the strategy knows them or not.
+        # Keras divides a loss by it; gradients are summed over all replicas, whether the strategy knows of them or not.
         self.replicas_in_sync: int
         popdist, ipu = sdk.popdist, sdk.ipu
         roundings = ipu.config.StochasticRoundingBehaviour

@@ -43,8 +43,8 @@ class LossOfAll(tf.keras.metrics.Mean):  # type: ignore[misc]
 def log_loss_of_all(model: tf.keras.Model, over_replicas: Reduction) -> None:
     """Let a compiled model log the loss of all replicas.
 
-    Keras makes the metric of its loss itself, and keeps it under a name of its own: the first in Keras 2.6.0, which every
-    SDK has, the second in those that the tests run with.
+    Keras makes the metric of its loss itself, and keeps it under one of these names: the first in Keras 2.6.0, which
+    every SDK has, the second in later ones.
     """
     losses = model.compiled_loss
     (name,) = (name for name in ("_loss_metric", "_total_loss_mean") if hasattr(losses, name))

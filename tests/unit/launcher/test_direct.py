@@ -36,7 +36,7 @@ def test_a_pipeline_has_its_replicas(ipulaunch: Run) -> None:
     [
         (("--pod", "16", "--num-instances", "2"), "2 instances, and --engine direct starts 1 process"),
         (("--pod", "128"), "128 IPUs, and one process without poprun has at most 64 (R9)"),
-        (("--pod", "16", "--hosts", "a,b"), "2 hosts named (a,b), and --engine direct starts 1 process here"),
+        (("--pod", "16", "--hosts", "a,b"), "2 hosts named (a,b), and --engine direct starts 1 process on this"),
         (("--pod", "16", "--hosts", "elsewhere"), "1 host named (elsewhere), and --engine direct starts 1 process"),
     ],
 )
@@ -79,8 +79,8 @@ def test_the_walk_through_may_use_ipus_without_poprun(ipulaunch: Run) -> None:
         pytest.param(
             {"vipu_partition": "p", "vipu_server_host": "h", "vipu_server_port": 1, "vipu_server_timeout": 2}, {}, {},
             {
-                **{"IPUOF_VIPU_API_PARTITION_ID": "p", "IPUOF_VIPU_API_HOST": "h"},
-                **{"IPUOF_VIPU_API_PORT": "1", "IPUOF_VIPU_API_TIMEOUT": "2"},
+                "IPUOF_VIPU_API_PARTITION_ID": "p", "IPUOF_VIPU_API_HOST": "h",
+                "IPUOF_VIPU_API_PORT": "1", "IPUOF_VIPU_API_TIMEOUT": "2",
             },
             id="controller",
         ),
