@@ -16,7 +16,7 @@ from ipulaunch.configs.tree import Tree, assign, assignment, flat, merge
 from ipulaunch.configs.workloads import WORKLOADS, Resolved, over, presets, resolve, schema_of
 from ipulaunch.launcher.asked import Asked
 from ipulaunch.launcher.poprun_table import OFFERED, Option, parse_sdk
-from ipulaunch.launcher.settings_command import EMPTY, SettingType, setting_option
+from ipulaunch.launcher.settings_command import EMPTY, setting_option
 
 Decorator = Callable[[Any], Any]
 
