@@ -80,11 +80,13 @@ class Trained:
 def make(standin: Install, one_residual_block: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trained]:
     backends: List[IpuBackend] = []
 
-    def build(*texts: str, batch: Batch = ALONE, sdk: str = "3.4", ipus: int = 1) -> Trained:
+    def build(*texts: str, batch: Batch = ALONE, sdk: str = "3.4", ipus: int = 1, is_placed: bool = True) -> Trained:
         monkeypatch.setenv("POPDIST_NUM_IPUS_PER_REPLICA", str(ipus))
         settings = settings_of(*texts)
         if not backends:
-            backends.append(IpuBackend(settings, batch, standin(sdk, replicas=batch.replicas)))
+            place = standin(sdk, replicas=batch.replicas if is_placed else 0)
+            place = place._replace(local_replicas=batch.replicas, replicas=batch.replicas)
+            backends.append(IpuBackend(settings, batch, place))
         return Trained(settings, one_residual_block, backends[0])
 
     return build
@@ -103,17 +105,23 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("accumulation", "more", "ipus", "sdk"), RUNS)
+ALONE_RUNS = [pytest.param(*PATHS[path], False, id=f"{path} in one process") for path in ("alone", "accumulated")]
+
+
+@pytest.mark.parametrize(
+    ("accumulation", "more", "ipus", "sdk", "is_placed"),
+    [*(pytest.param(*run.values, True, id=run.id, marks=run.marks) for run in RUNS), *ALONE_RUNS],
+)
 def test_it_trains_as_without_a_scale_and_moves_it(
-    accumulation: int, more: Any, ipus: int, sdk: str, make: Callable[..., Trained]
+    accumulation: int, more: Any, ipus: int, sdk: str, is_placed: bool, make: Callable[..., Trained]
 ) -> None:
     """Two replicas, whose gradients the SDK's optimizer does not sum by itself, and batch statistics among them.
 
     At night all paths on all SDKs: a graph takes seconds to make.
     """
     batch = Batch(2, 2, accumulation)
-    plain = make(*more, batch=batch, sdk=sdk, ipus=ipus)
-    scaled = make(AUTOMATIC, *more, batch=batch, sdk=sdk, ipus=ipus)
+    plain = make(*more, batch=batch, sdk=sdk, ipus=ipus, is_placed=is_placed)
+    scaled = make(AUTOMATIC, *more, batch=batch, sdk=sdk, ipus=ipus, is_placed=is_placed)
     for weight, value in zip(scaled.model.weights, weights_of(plain)):
         weight.assign(value)
     expected, found = plain.fit(range(10)), scaled.fit(range(10))
