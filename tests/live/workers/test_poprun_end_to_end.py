@@ -141,9 +141,9 @@ WORKLOADS = {
         *("--micro-batch-size", "4"),
     ),
     "CIFAR ResNet-8 with batch norm, padded, in 16 bits": (
-        *("cifar10", "--pod", "4", "--rehearsal", "--num-instances", "2", "--model", "cifar_resnet8", "--num-epochs", "1"),
-        *("--synthetic-data", "cpu", "--n-train", "41", "--n-valid", "13", "--precision", "16.16", "--remainder", "pad"),
-        *("--stochastic-rounding", "on", "--loss-scaling", "128", "--micro-batch-size", "2"),
+        *("cifar10", "--pod", "4", "--rehearsal", "--num-instances", "2", "--model", "cifar_resnet8"),
+        *("--synthetic-data", "cpu", "--n-train", "41", "--n-valid", "13", "--num-epochs", "1", "--remainder", "pad"),
+        *("--precision", "16.16", "--stochastic-rounding", "on", "--loss-scaling", "128", "--micro-batch-size", "2"),
     ),
     "MNIST on one IPU": (*("mnist", "--rehearsal", "--n-train", "256", "--n-valid", "100", "--num-epochs", "1"),),
 }
