@@ -42,7 +42,7 @@ def refuse(settings: Any, batch: Batch, given_ipus: int) -> None:
 
 
 def _refuse_training(settings: Any, batch: Batch) -> None:
-    refuse_automatic_scaling(settings)
+    refuse_automatic_scaling(settings, batch)
     if settings.training.trace_samples:
         raise SettingsError(
             "--trace-samples notes samples inside the training step, and an IPU cannot call the host from there",
