@@ -65,7 +65,7 @@ def refuse_schedule(settings: Any, accumulation: int) -> None:
 
 
 def _refuse_training(settings: Any, batch: Batch) -> None:
-    refuse_automatic_scaling(settings)
+    refuse_automatic_scaling(settings, batch)
     if settings.training.trace_samples:
         raise SettingsError(
             "--trace-samples notes samples inside the training step, and an IPU cannot call the host from there",

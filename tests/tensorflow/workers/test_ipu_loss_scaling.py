@@ -96,8 +96,12 @@ def weights_of(made: Trained) -> List[np.ndarray]:
     return read_variables(made.model.weights)
 
 
-# Accumulation, pipeline and IPUs.
-PATHS = {"alone": (1, (), 1), "accumulated": (2, (), 1), "pipeline": (4, (TWO_STAGES,), 2)}
+# The batch, the pipeline and its IPUs. What accumulates without one has one replica.
+PATHS = {
+    "alone": (ALONE, (), 1),
+    "accumulated": (Batch(2, 1, 2), (), 1),
+    "pipeline": (Batch(2, 2, 4), (TWO_STAGES,), 2),
+}
 RUNS = [
     pytest.param(*PATHS[path], sdk, id=f"{path} {sdk}", marks=[pytest.mark.night][(path, sdk) == ("alone", "3.4") :])
     for path in PATHS
@@ -105,21 +109,20 @@ RUNS = [
 ]
 
 
-ALONE_RUNS = [pytest.param(*PATHS[path], False, id=f"{path} in one process") for path in ("alone", "accumulated")]
+IN_ONE_PROCESS = pytest.param(*PATHS["alone"], "3.4", False, id="alone in one process")
 
 
 @pytest.mark.parametrize(
-    ("accumulation", "more", "ipus", "sdk", "is_placed"),
-    [*(pytest.param(*run.values, True, id=run.id, marks=run.marks) for run in RUNS), *ALONE_RUNS],
+    ("batch", "more", "ipus", "sdk", "is_placed"),
+    [*(pytest.param(*run.values, True, id=run.id, marks=run.marks) for run in RUNS), IN_ONE_PROCESS],
 )
 def test_it_trains_as_without_a_scale_and_moves_it(
-    accumulation: int, more: Any, ipus: int, sdk: str, is_placed: bool, make: Callable[..., Trained]
+    batch: Batch, more: Any, ipus: int, sdk: str, is_placed: bool, make: Callable[..., Trained]
 ) -> None:
     """Two replicas, whose gradients the SDK's optimizer does not sum by itself, and batch statistics among them.
 
     At night all paths on all SDKs: a graph takes seconds to make.
     """
-    batch = Batch(2, 2, accumulation)
     plain = make(*more, batch=batch, sdk=sdk, ipus=ipus, is_placed=is_placed)
     scaled = make(AUTOMATIC, *more, batch=batch, sdk=sdk, ipus=ipus, is_placed=is_placed)
     for weight, value in zip(scaled.model.weights, weights_of(plain)):
@@ -168,10 +171,17 @@ def test_sdk_2_6_has_no_optimizer_for_it(make: Callable[..., Trained]) -> None:
 )
 def test_what_the_sdk_could_not_follow_is_refused(text: str, why: str) -> None:
     with pytest.raises(SettingsError, match=why) as caught:
-        refuse_automatic_scaling(settings_of(AUTOMATIC, text))
+        refuse_automatic_scaling(settings_of(AUTOMATIC, text), ALONE)
     assert caught.value.hint
-    refuse_automatic_scaling(settings_of(text))
-    refuse_automatic_scaling(settings_of(AUTOMATIC, "optimizer.loss_scaling=8192"))
+    refuse_automatic_scaling(settings_of(text), ALONE)
+    refuse_automatic_scaling(settings_of(AUTOMATIC, "optimizer.loss_scaling=8192"), ALONE)
+
+
+def test_replicas_that_accumulate_each_with_its_own_scale_are_refused() -> None:
+    with pytest.raises(SettingsError, match="accumulation 2 and 4 replicas: each accumulates with a scale of its own"):
+        refuse_automatic_scaling(settings_of(AUTOMATIC), Batch(2, 4, 2))
+    refuse_automatic_scaling(settings_of(AUTOMATIC), Batch(2, 1, 2))
+    refuse_automatic_scaling(settings_of(AUTOMATIC, TWO_STAGES), Batch(2, 4, 4))
 
 
 @pytest.mark.parametrize(
