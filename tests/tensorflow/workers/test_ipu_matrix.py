@@ -53,6 +53,7 @@ WORKLOADS = {
         "imagenet",
         (
             *(*IMAGES, "data.side=32", "data.classes=10", "model.name=resnet18", "training.num_epochs=1"),
+            *("optimizer.name=sgd", "optimizer.lr_scaling=none"),
             "pipeline.splits=[conv2_block2_out, conv3_block2_out, conv4_block2_out]",
         ),
         ipus=4,
