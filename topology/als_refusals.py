@@ -22,11 +22,11 @@ def refuse_automatic_scaling(settings: Any, batch: Batch) -> None:
             " gradients have 32",
             hint="use --precision 16.16, or a fixed --loss-scaling",
         )
-    # Seen with the Keras of SDK 3.4: after 6 updates weights differed by 0.003 between two replicas.
+    # Seen with the Keras of SDK 3.4: after 6 updates, weights differed by 0.003 between two replicas. Why is not known.
     if batch.accumulation > 1 and batch.replicas > 1 and not settings.pipeline.splits:
         raise SettingsError(
-            f"automatic loss scaling on IPUs with accumulation {batch.accumulation} and {batch.replicas} replicas: each"
-            " accumulates with a scale of its own, and their weights drift apart",
+            f"automatic loss scaling on IPUs with accumulation {batch.accumulation} and {batch.replicas} replicas: with"
+            " the Keras of SDK 3.4, the weights of replicas drifted apart",
             hint="use --gradient-accumulation-count 1, a pipeline, or a fixed --loss-scaling",
         )
     if first not in (2.0**power for power in range(_LARGEST_FIRST.bit_length())):
