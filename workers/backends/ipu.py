@@ -121,12 +121,13 @@ class IpuBackend(Backend["IpuTraining"]):
         """Where asked, reduce what is logged on the device in each step; PopDist's Keras does so once in a call."""
         if not self.settings.device.accelerator_side_reduction:
             return
-        if not hasattr(model, "set_replication_options"):
+        if hasattr(model, "set_replication_options"):
+            model.set_replication_options(replicated_metric_reduction_method="MEAN")
+        else:
             raise NotReadyError(
                 "--accelerator-side-reduction needs an option of Keras that SDKs before 3.1 do not have",
                 hint="leave it out: under poprun, losses and metrics are those of all replicas without it as well",
             )
-        model.set_replication_options(replicated_metric_reduction_method="MEAN")
 
     def _set_feeds(self, model: tf.keras.Model) -> None:
         if self.settings.device.prefetch_depth is not None:

@@ -6,22 +6,9 @@ from typing import Any, Collection, Dict, Iterable, List, Tuple
 
 import tensorflow as tf
 
-from ipulaunch.configs.errors import SettingsError
+from ipulaunch.workers.backends.ipu_sdk import load_als
 
 _OPTIMIZER = getattr(tf.keras.optimizers, "legacy", tf.keras.optimizers).Optimizer
-
-
-def load_als() -> Any:
-    """The SDK's class, which is there since 3.0."""
-    try:
-        from keras.ipu.optimizers import ALSOptimizer
-    except ImportError as error:
-        raise SettingsError(
-            "automatic loss scaling on IPUs needs SDK 3.0 or later: the optimizer that SDK 2.6 has for it is marked"
-            " there as not to be used",
-            hint="use a fixed --loss-scaling, for example 128, or enable a later SDK",
-        ) from error
-    return ALSOptimizer
 
 
 def follow_gradients(optimizer: Any, first: float, statistics: Collection[str]) -> Any:

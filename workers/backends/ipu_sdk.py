@@ -6,7 +6,7 @@ from typing import Any, Callable, NamedTuple
 
 import tensorflow as tf
 
-from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.configs.wording import ENABLE_SDK
 
 
@@ -64,3 +64,16 @@ def _import_sdk() -> Sdk:
         return allreduce(value, tf.distribute.ReduceOp.SUM)
 
     return Sdk(*everywhere, PopDistStrategy, popdist.init, popdist_sum)
+
+
+def load_als() -> Any:
+    """The SDK's class, which is there since 3.0."""
+    try:
+        from keras.ipu.optimizers import ALSOptimizer
+    except ImportError as error:
+        raise SettingsError(
+            "automatic loss scaling on IPUs needs SDK 3.0 or later: the optimizer that SDK 2.6 has for it is marked"
+            " there as not to be used",
+            hint="use a fixed --loss-scaling, for example 128, or enable a later SDK",
+        ) from error
+    return ALSOptimizer

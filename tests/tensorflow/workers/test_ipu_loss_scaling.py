@@ -20,7 +20,7 @@ from ipulaunch.topology.host_events import HostEvents
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.backends.ipu import IpuBackend
-from ipulaunch.workers.backends.ipu_loss_scaling import load_als
+from ipulaunch.workers.backends.ipu_sdk import load_als
 from ipulaunch.workers.checkpoints import load
 from ipulaunch.workers.measures import measures_of
 from ipulaunch.workers.models.build import build_model

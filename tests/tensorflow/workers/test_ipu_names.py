@@ -86,7 +86,7 @@ class Uses(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         outside, self.names = self.names, dict(self.names)
-        self._optional_if(node.name == "_import_sdk", node)  # looks for what this SDK has
+        self._optional_if(node.name in ("_import_sdk", "load_als"), node)  # looks for what this SDK has
         self.names = outside
 
     def visit_If(self, node: ast.If) -> None:
