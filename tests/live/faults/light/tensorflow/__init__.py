@@ -174,7 +174,7 @@ def _as_tensorflow(error: Exception) -> OpError:
     return kind(f"{kind.__name__}: {said}\nTraceback (most recent call last):\n\n{trace}\n\n\t [[{{{{node PyFunc}}}}]]")
 
 
-def function(called: Callable[..., Any]) -> Callable[..., Any]:
+def function(called: Callable[..., Any], autograph: Any = True) -> Callable[..., Any]:
     """There are no graphs: it is called each time."""
     return called
 

@@ -71,8 +71,8 @@ class Optimizer:
         self.slots: Dict[int, tf.Variable] = {}
 
     @property
-    def learning_rate(self) -> Any:
-        return self._hyper["learning_rate"]
+    def learning_rate(self) -> tf.Variable:
+        return tf.Variable(np.float32(self._hyper["learning_rate"]), name="learning_rate")
 
     @property
     def weights(self) -> List[tf.Variable]:
