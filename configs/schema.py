@@ -237,7 +237,7 @@ def _number(value: object) -> float:
     return number
 
 
-def _yes_no(value: object) -> bool:
+def yes_or_no(value: object) -> bool:
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
     word = str(value).lower()
     if word not in words:
@@ -293,9 +293,9 @@ def _optional(inner: Callable[[object], object]) -> Callable[[object], object]:
 _KINDS: Dict[str, Callable[[object], object]] = {
     "int": _whole,
     "float": _number,
-    "bool": _yes_no,
+    "bool": yes_or_no,
     "str": _text,
-    "Optional[bool]": _optional(_yes_no),
+    "Optional[bool]": _optional(yes_or_no),
     "Optional[int]": _optional(_whole),
     "Optional[float]": _optional(_number),
     "Optional[str]": _optional(_text),

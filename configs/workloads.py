@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import SettingsError, UsageError, near_miss
-from ipulaunch.configs.schema import build, check
+from ipulaunch.configs.schema import build, check, yes_or_no
 from ipulaunch.configs.tree import Given, Tree, assign, flat, from_environment, merge, read_yaml, without
 
 # The workloads: the module and the name of their settings, loaded when they are needed, and the line in the help.
@@ -129,8 +129,16 @@ def _validates(tree: Tree) -> Optional[bool]:
     values = flat(tree)
     asked, training = values.get("training.validation"), values.get("training.training")
     if asked is not None:
-        return asked.value is not False
-    return True if training is not None and training.value is False else None
+        return not _is_no(asked.value)
+    return True if training is not None and _is_no(training.value) else None
+
+
+def _is_no(value: Any) -> bool:
+    """Whether a value turns a switch off, in any of the words that settings take for it."""
+    try:
+        return not yes_or_no(value)
+    except ValueError:
+        return False
 
 
 def _without_samples(tree: Tree) -> Tree:

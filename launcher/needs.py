@@ -16,7 +16,9 @@ def require_data(workload: str, settings: Any) -> None:
     """Refuse directories that are not there, and images that nobody has named."""
     data, training = settings.data, settings.training
     published = f": {PUBLISHED_SETS[workload].hint}"
-    named = [(data, "data_dir", published), (data, "dataset_path", published), (training, "checkpoint_input_dir", "")]
+    named = [(data, "data_dir", published), (data, "dataset_path", published)]
+    if not training.training:  # a training writes there first
+        named.append((training, "checkpoint_input_dir", ""))
     if settings.api != KERAS and not training.training:
         named.append((settings.estimator, "model_dir", ""))
     for section, name, more in named:

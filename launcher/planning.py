@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Dict, Mapping, NamedTuple, Tuple
 
-from ipulaunch.configs.errors import PlanError, UsageError
+from ipulaunch.configs.errors import PlanError, SettingsError, UsageError
 from ipulaunch.configs.pods import Catalogue, HostEntry, read_catalogue
 from ipulaunch.configs.sections import Launch as LaunchSettings
 from ipulaunch.configs.sections import Training
@@ -36,6 +36,12 @@ def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_nee
         origins["launch.ipus_per_replica"] = origins["pipeline.splits"]
     launch = dataclasses.replace(settings.launch, ipus_per_replica=settings.ipus_per_replica)
     if not settings.training.training and launch.validation_num_replicas is not None:
+        if launch.num_replicas not in (None, launch.validation_num_replicas):
+            raise SettingsError(
+                f"{launch.num_replicas} replicas are asked for, and {launch.validation_num_replicas} to validate with:"
+                " without training there are no others",
+                hint="leave --num-replicas out",
+            )
         launch = dataclasses.replace(launch, num_replicas=launch.validation_num_replicas)
         origins["launch.num_replicas"] = origins["launch.validation_num_replicas"]
     if asked.pod is None and asked.ipus is None and (launch.single or launch.num_replicas):

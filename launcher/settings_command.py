@@ -61,7 +61,7 @@ class SettingsCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        whole = args if ctx.resilient_parsing else [self._whole(word) for word in args]  # a shell completes it itself
+        whole = args if ctx.resilient_parsing else self._all_whole(args)  # a shell completes them itself
         words = _with_lists(self._lists(), whole)
         try:
             return super().parse_args(ctx, _without_words(self._switches(), words))
@@ -82,6 +82,15 @@ class SettingsCommand(click.Command):
         return {
             name for option in self._options if option.multiple and "__" in str(option.name) for name in option.opts
         }
+
+    def _all_whole(self, args: List[str]) -> List[str]:
+        """The words of the command line with whole names; a value is left as it is, also one that begins with --."""
+        takes_value = {name for option in self._options if not (option.is_flag or option.count) for name in option.opts}
+        words: List[str] = []
+        for word in args:
+            is_value = bool(words) and words[-1] in takes_value
+            words.append(word if is_value else self._whole(word))
+        return words
 
     def _whole(self, word: str) -> str:
         """A word of the command line with the whole name of the option that it begins."""

@@ -39,7 +39,8 @@ class HostEvents(NamedTuple):
     def saves_at(self, update: int) -> bool:
         """Whether a checkpoint is written after this update."""
         since = update - self.first_checkpoint
-        return self.checkpoint_every > 0 and since >= 0 and since % self.checkpoint_every == 0
+        is_due = since >= 0 and (update == self.total_updates or since % max(1, self.checkpoint_every) == 0)
+        return self.checkpoint_every > 0 and is_due
 
 
 def events_of(training: Training, samples: int, batch: Batch) -> Tuple[HostEvents, List[str]]:
@@ -86,7 +87,7 @@ def host_events(
     else:
         checkpoint_every, more = _period(_CHECKPOINTS, ckpts_per_epoch, updates_per_epoch, epochs_left, saved_epochs)
     exact = first_ckpt_epoch * updates_per_epoch
-    first_checkpoint = _nearest(exact, [math.floor(exact), math.ceil(exact)])
+    first_checkpoint = _nearest(exact, [math.floor(exact), math.ceil(exact)]) or math.ceil(exact)
     # gcd(x, 0) is x, so what never happens divides nothing further.
     periods = (log_every, checkpoint_every, first_checkpoint if checkpoint_every else 0)
     call = functools.reduce(math.gcd, periods, epochs * updates_per_epoch)

@@ -30,7 +30,8 @@ class WandbRun(Silent):
 
     def __init__(self, at: Instance, run: Any) -> None:
         self.at, self.run, self.is_well = at, run, True
-        run.define_metric("*", step_metric="update")  # validation comes last, and goes back to the first checkpoint
+        # Validation comes last, and goes back to the first checkpoint.
+        self._try(lambda metrics: run.define_metric(metrics, step_metric="update"), "*")
 
     def log(self, row: Mapping[str, Any]) -> None:
         self._try(self.run.log, dict(row))

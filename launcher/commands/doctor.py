@@ -91,7 +91,8 @@ def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any
     asked = asked_from(values)
     case = _case(asked, run_dir)
     if asked.pod is not None or asked.ipus is not None:
-        engine = choose_engine(asked.engine, dry_run=False)
+        # What a direct run needs of a machine is what poprun's engine needs.
+        engine = choose_engine(POPRUN if asked.engine == "direct" else asked.engine, dry_run=False)
         plan = plan_program(asked, engine, Launch()).plan
         case = _planned(case, plan._replace(workload="any workload"), engine, asked.engine is not None)
     elif asked.host_layout or asked.ilds or asked.oversubscribe:

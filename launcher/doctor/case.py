@@ -103,7 +103,7 @@ def with_places(case: Case, workload: str, settings: Any) -> Case:
         (training, "resume", "run to resume"),
     ):
         path = getattr(section, name, None)
-        if path:
+        if path and not (name == "checkpoint_input_dir" and training.training):  # which a training writes first
             place = Place(label, Path(path).absolute(), "--" + name.replace("_", "-"))
             if name == "data_dir":
                 place = place._replace(holds=_record_files(training))

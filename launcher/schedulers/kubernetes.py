@@ -38,7 +38,7 @@ def render(job: ClusterJob) -> str:
     name = plain("dns", job.name, "the name of the job")
     if len(name) > _LONGEST_NAMES[kind]:
         raise UsageError(
-            f"the name {name} has {len(name)} letters, and that of an {kind} at most {_LONGEST_NAMES[kind]}",
+            f"the name {name} has {len(name)} letters, and a name of kind {kind} has at most {_LONGEST_NAMES[kind]}",
             hint="give --run-dir a shorter name: the job is called after it",
         )
     if job.wishes.requeue and kind != "Job":

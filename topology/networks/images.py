@@ -27,9 +27,11 @@ def norm(net: Builder, prefix: str, x: str, channels: int, model: ImageModel, ga
         return net.batch_norm(f"{prefix}_bn", x, model.norm_momentum, _EPSILON, gamma)
     size = model.norm_channels_per_group
     groups = min(model.norm_groups, channels) if size is None else max(1, channels // size)
-    if channels % groups:
+    if channels % groups or (size is not None and size < channels and channels % size):
+        chosen = f"{groups} groups do" if size is None else f"groups of {size} do"
+        setting = "norm_groups=32" if size is None else "norm_channels_per_group=16"
         raise SettingsError(
-            f"{prefix}_gn of {model.name} has {channels} channels, which {groups} groups do not divide",
-            hint="use model.norm_groups=32 or another power of 2",
+            f"{prefix}_gn of {model.name} has {channels} channels, which {chosen} not divide",
+            hint=f"use model.{setting} or another power of 2",
         )
     return net.group_norm(f"{prefix}_gn", x, groups, _EPSILON, gamma)

@@ -78,8 +78,7 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
             total.set_shape(size)
         gradients, measured, averages = self._divided(total)
         micro_batches = self.batch.replicas * self.batch.accumulation
-        gradients = [gradient / micro_batches for gradient in gradients]
-        gradients = [tf.cast(part, weight.dtype) for part, weight in zip(self.scaling.resolve(gradients), weights)]
+        gradients = self.scaling.resolve([gradient / micro_batches for gradient in gradients])
         self.optimizer.apply_gradients(zip(gradients, weights))
         for variable, average in zip(statistics, averages):
             variable.assign(tf.cast(average / micro_batches, variable.dtype))

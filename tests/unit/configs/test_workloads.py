@@ -260,6 +260,8 @@ def test_cosmoflow_is_the_published_configuration() -> None:
         pytest.param(["training.training=false"], False, (1000, True), id="no training"),
         pytest.param(["data.n_valid=7", "training.validation=false"], False, (7, False), id="samples that wait"),
         pytest.param(["data.n_valid=0"], True, (0, False), id="rehearsal without"),
+        pytest.param(["data.n_valid=0", "training.validation=0"], False, (0, False), id="no in another word"),
+        pytest.param(["training.training=off"], False, (1000, True), id="no training in another word"),
     ],
 )
 def test_validation_follows_its_samples(texts: List[str], rehearsal: bool, expected: Tuple[int, bool]) -> None:

@@ -12,9 +12,11 @@ from typing import Any, Callable, Dict, List, NamedTuple
 
 import pytest
 
+from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.schema import value_of
 from ipulaunch.configs.tree import assignment, flat, merge
 from ipulaunch.configs.workloads import resolve
+from ipulaunch.launcher.needs import require_data
 
 Run = Callable[..., Any]
 
@@ -295,6 +297,18 @@ def test_a_line_of_the_published_benchmarks_is_understood(ipulaunch: Run) -> Non
         pytest.param("--device-connection always --on-demand", 2, ["both set device.connection"], id="two connections"),
         pytest.param("--norm-layer {name:none}", 6, ["--norm-layer", "none"], id="norm"),
         pytest.param("--lr-s const", 2, ["--lr-s could be", "--lr-schedule", "--lr-staircase"], id="ambiguous"),
+        pytest.param(
+            "--no-training --num-replicas 4 --validation-num-replicas 2",
+            6,
+            ["4 replicas are asked for, and 2"],
+            id="two replicas",
+        ),
+        pytest.param(
+            "--norm-layer group_norm --set model.norm_channels_per_group=48",
+            6,
+            ["groups of 48 do not divide"],
+            id="groups",
+        ),
         pytest.param("--ckpt-all-instances --ckpts-per-epoch 0", 6, ["no instance writes"], id="no checkpoints"),
         pytest.param("--clean-dir --validation False", 6, ["there is no validation"], id="nothing validated"),
         pytest.param("--clean-dir --training False", 6, ["there is no training"], id="nothing trained"),
@@ -328,6 +342,21 @@ def test_wrong_published_values_are_refused(words: str, code: int, said: List[st
 def test_what_has_no_effect_is_told(words: str, said: str, ipulaunch: Run) -> None:
     code, _, err = ipulaunch("imagenet", "--pod", "16", *words.split(), "--dry-run")
     assert (code, said in err) == (0, True), err
+
+
+def test_a_value_is_not_taken_for_the_beginning_of_a_name(ipulaunch: Run) -> None:
+    assert " --vipu=3 " in ipulaunch("imagenet", "--pod", "16", "--poprun-args", "--vipu=3", "--dry-run").out
+
+
+def test_a_training_may_name_the_directory_that_it_makes_twice(tmp_path: Path) -> None:
+    made = str(tmp_path / "made")
+    texts = [f"training.checkpoint_{kind}_dir={made}" for kind in ("input", "output")]
+    found = resolve("mnist", rehearsal=True, overrides=[assignment(text, "--set") for text in texts])
+    require_data("mnist", found.settings)
+    only_validated = [*texts, "training.training=false"]
+    found = resolve("mnist", rehearsal=True, overrides=[assignment(text, "--set") for text in only_validated])
+    with pytest.raises(DataError, match="there is no directory"):
+        require_data("mnist", found.settings)
 
 
 def test_replicas_of_a_validation_alone(ipulaunch: Run) -> None:

@@ -111,7 +111,7 @@ def test_the_first_checkpoint_is_written_after_its_epoch() -> None:
 
 def test_the_first_checkpoint_may_be_in_the_middle_of_an_epoch() -> None:
     events, warnings = host_events(3, 10, Fraction(1), Fraction(1), Fraction(1, 2))
-    assert [update for update in range(1, 31) if events.saves_at(update)] == [5, 15, 25]
+    assert [update for update in range(1, 31) if events.saves_at(update)] == [5, 15, 25, 30]
     assert (events.updates_per_call, warnings) == (5, [])
 
 
@@ -161,3 +161,13 @@ def test_many_updates_take_no_loop_over_them() -> None:
         sys.settrace(None)
     assert events.updates_per_call == 9_999_991
     assert lines < 20_000
+
+
+def test_the_last_update_is_saved_wherever_the_first_checkpoint_is() -> None:
+    events, _ = host_events(3, 10, Fraction(1), None, first_ckpt_epoch=Fraction(1, 2))
+    assert [update for update in range(1, 31) if events.saves_at(update)] == [5, 15, 25, 30]
+
+
+def test_no_checkpoint_comes_before_an_update() -> None:
+    events, (warning,) = host_events(1, 10, Fraction(1), None, first_ckpt_epoch=Fraction(1, 1000))
+    assert events.first_checkpoint == 1 and "follows update 1," in warning

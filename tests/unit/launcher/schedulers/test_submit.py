@@ -128,7 +128,7 @@ def test_call_in_the_script_plans_the_same(words: Any, ipulaunch: Run) -> None:
         ),
         pytest.param(
             (*KUBERNETES[len(POD) :], "--run-dir", "r" * 37),
-            f"the name {'r' * 37} has 37 letters, and that of an IPUJob at most 36",
+            f"the name {'r' * 37} has 37 letters, and a name of kind IPUJob has at most 36",
             id="long-name",
         ),
         pytest.param(("--scheduler", "pbs", "--hosts", "a"), "--hosts means nothing to pbs", id="hosts"),
