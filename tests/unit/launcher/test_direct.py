@@ -128,8 +128,9 @@ def test_a_run_is_resumed_as_it_was_launched(engine: str, kept: Any) -> None:
     assert as_launched.from_json(as_launched.to_json(Asked(engine=engine)), "asked.json").engine == kept
 
 
-def test_a_job_says_how_it_is_started(ipulaunch: Run, tmp_path: Path) -> None:
-    (tmp_path / "site.yaml").write_text("vipu: {partition: 'slurm_{job_id}'}\n")
+@pytest.mark.usefixtures("in_plain_directory")
+def test_a_job_says_how_it_is_started(ipulaunch: Run) -> None:
+    Path("site.yaml").write_text("vipu: {partition: 'slurm_{job_id}'}\n")
     words = ("submit", "cosmoflow", "--pod", "16", "--engine", "direct", "--scheduler", "slurm", "--dry-run")
     lines: List[str] = ipulaunch(*words, "--site", "./site.yaml").out.splitlines()
     found = [line.strip(" \\") for line in lines if line.startswith("    --")]

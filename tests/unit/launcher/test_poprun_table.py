@@ -68,6 +68,7 @@ def test_each_switch_can_be_off(option: Option, ipulaunch: Run) -> None:
     assert f"--{option.name}=no" in words_of(ipulaunch(*where, f"--no-{option.flag}", "--", "prog").out)
 
 
+@pytest.mark.usefixtures("in_plain_directory")
 @pytest.mark.parametrize("option", OFFERED.values(), ids=OFFERED)
 def test_each_is_in_the_call_of_a_job(option: Option, ipulaunch: Run) -> None:
     words = ("submit", "cosmoflow", "--pod", "4", "--scheduler", "slurm", "--nodes", "2", "--dry-run", *of_sdk(option))
@@ -132,6 +133,7 @@ def test_how_much_poprun_logs(words: Tuple[str, ...], told: List[str], ipulaunch
 RUN = ("run", "--pod", "4", "--num-instances", "2", "--dry-run")
 
 
+@pytest.mark.usefixtures("in_plain_directory")
 def test_options_that_nobody_knows_are_passed_on_as_they_are(ipulaunch: Run) -> None:
     more = ("--poprun-args", "--new 'two words'", "--poprun-args=--other=1", "--vv")
     out = ipulaunch(*RUN, *more, "--", "prog", "--x").out
