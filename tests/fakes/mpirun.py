@@ -1,6 +1,6 @@
 """An mpirun that behaves as FAKE_MPIRUN says. Its processes hold the lifeline, if there is one, once they are set up.
 
-What hangs ends by itself after two minutes, so that a failing test leaves nothing behind either.
+What hangs ends by itself after a quarter of an hour, so that a failing test leaves nothing behind either.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def hold_lifeline() -> None:
 
 def hang() -> None:
     hold_lifeline()
-    time.sleep(120)
+    time.sleep(900)
 
 
 def ignore_signals() -> None:
@@ -44,7 +44,7 @@ def child(step) -> None:  # type: ignore[no-untyped-def]
     step()
     hold_lifeline()
     os.write(told, b".")
-    time.sleep(120)
+    time.sleep(900)
     os._exit(0)
 
 

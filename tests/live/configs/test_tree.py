@@ -19,6 +19,6 @@ except SettingsError as error:
 @pytest.mark.parametrize(("name", "start"), [("parse_yaml", "a: "), ("assignment", "a=")], ids=["file", "--set"])
 def test_a_text_of_brackets_does_not_end_the_interpreter(name: str, start: str) -> None:
     command = [sys.executable, "-c", DEEP.format(name=name, start=start)]
-    done = subprocess.run(command, capture_output=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=1800, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"nested more than 20 deep" in done.stdout

@@ -86,7 +86,7 @@ def test_calls_are_refused_from_the_end_on() -> None:
         calls.begin()
     assert ending.is_alive()  # one is still running
     calls.finish()
-    ending.join(60)
+    ending.join(600)
     assert not ending.is_alive()
 
 

@@ -30,7 +30,7 @@ IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]
 SITE, LIGHT = (Path(__file__).parent / name for name in ("site", "light"))
 MARK = "FAULT_RUN"  # in the environment of every process of a trial
 UPDATES = 144  # of a few milliseconds, with a checkpoint every 24
-LONGEST_S = 600.0  # so that nothing waits for ever; nothing is expected to take as long
+LONGEST_S = 1800.0  # so that nothing waits for ever; nothing is expected to take as long
 Faults = List[Dict[str, Any]]
 _measured: Dict[str, List[Tuple[int, float, bool]]] = {}
 

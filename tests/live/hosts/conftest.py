@@ -18,6 +18,7 @@ from ipulaunch.launcher.processes import die_with_parent
 TOOLS = ("sshd", "ssh", "ssh-keygen", "ip", "unshare", "nsenter")
 SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 SSHD = ("sshd:", "sshd-session:", "sshd-auth:")  # as its processes call themselves, since OpenSSH 9.8 by three names
+SLOW_S = 600  # bounds a hang
 NAMES = ("login", "a", "b")  # a switch is in the first
 # Everything of ssh's is in a directory that lies over /etc/ssh, on these hosts only.
 SSH_CONFIG = """\
@@ -62,7 +63,7 @@ class Host:
                 preexec_fn=die_with_parent,
             )  # fmt: skip
         children = Path(f"/proc/{self.outer.pid}/task/{self.outer.pid}/children")
-        network.wait(lambda: bool(children.read_text().split()), 60)
+        network.wait(lambda: bool(children.read_text().split()), SLOW_S)
         self.first = int(children.read_text())
 
     def start(self, *words: str, directory: Path) -> subprocess.Popen[str]:
@@ -73,7 +74,7 @@ class Host:
             command, env=self.network.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def run(self, *words: str, directory: Path = Path("/"), seconds: float = 300) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, directory: Path = Path("/"), seconds: float = 1800) -> subprocess.CompletedProcess[str]:
         """Run a command there to its end."""
         process = self.start(*words, directory=directory)
         try:
@@ -103,7 +104,7 @@ class Host:
     def switch_off(self) -> None:
         """Without any warning."""
         os.kill(self.first, signal.SIGKILL)  # the kernel lets it go when all others of its tree are gone
-        self.outer.wait(60)
+        self.outer.wait(SLOW_S)
 
 
 class Network:
@@ -139,7 +140,7 @@ class Network:
     def switch_on(self, name: str) -> None:
         host = self.hosts[name] = Host(self, name)
         login = self.hosts["login"]
-        self.wait(lambda: host.run("hostname").stdout.strip() == name, 60)
+        self.wait(lambda: host.run("hostname").stdout.strip() == name, SLOW_S)
         if host is login:
             card = "switch"
             host.ask("ip", "link", "add", card, "type", "bridge")
@@ -154,10 +155,10 @@ class Network:
             login.ask("ip", "link", "set", port, "master", "switch", "up")
         host.ask("ip", "address", "add", f"{host.address}/24", "dev", card)
         host.ask("ip", "link", "set", card, "up")
-        self.wait(lambda: self.reaches(name), 60)
+        self.wait(lambda: self.reaches(name), SLOW_S)
 
     def reaches(self, name: str) -> bool:
-        words = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=1", name, "true"]
+        words = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", name, "true"]
         return self.hosts["login"].run(*words).returncode == 0
 
     def cut(self, name: str) -> None:
@@ -166,7 +167,7 @@ class Network:
 
     def mend(self, name: str) -> None:
         self.hosts["login"].ask("ip", "link", "set", f"port-{name}", "up")
-        self.wait(lambda: self.reaches(name), 60)
+        self.wait(lambda: self.reaches(name), SLOW_S)
 
     def wait(self, holds: Callable[[], bool], seconds: float) -> None:
         """Wait for something that another process brings about."""

@@ -27,8 +27,7 @@ pytestmark = pytest.mark.core
 FAKES = Path(__file__).parents[2] / "fakes"
 ENGINE = (sys.executable, "-IS", str(FAKES / "mpirun.py"))
 MOST_LOOKS = 20_000  # of a fiftieth of a second each; bounds a hang
-LONGEST_S = 110.0  # on a busy machine; the fakes hang for 120 s
-PATIENCE_S = 600.0  # bounds a hang of instances, which hold on for 900 s
+PATIENCE_S = 600.0  # bounds a hang of fakes and instances, which hold on for 900 s
 LONGER_S = 3600.0  # never: who hangs ends by itself before, with another exit code
 
 
@@ -187,7 +186,7 @@ def test_when_we_ended_a_run_is_known(trial: Trial, lifeline: Any) -> None:
     before = time.time_ns()
     trial.on_look = _signal_when(lifeline, 1, signal.SIGTERM)
     trial.run("hang")
-    assert trial.supervisor.ended_ns is not None and before < trial.supervisor.ended_ns < time.time_ns()
+    assert trial.supervisor.ended_ns is not None and before <= trial.supervisor.ended_ns <= time.time_ns()
 
 
 def test_a_run_that_stops_by_itself_was_not_ended_by_us(trial: Trial) -> None:
@@ -366,7 +365,7 @@ def test_killed_launcher_takes_its_engine_along(start: Callable[..., Any], lifel
     process = start("hang", "true")
     lifeline.wait_for(1)
     process.kill()
-    assert lifeline.has_ended(LONGEST_S)
+    assert lifeline.has_ended(PATIENCE_S)
 
 
 HOLD = (

@@ -19,6 +19,7 @@ from ipulaunch.launcher.processes import die_with_parent
 
 TOOLS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
 SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"])  # daemons; only root has it on its PATH
+SLOW_S = 600  # bounds a hang
 _NOT_OURS = ("IPULAUNCH_", "_IPULAUNCH_", "SLURM_", "SBATCH_", "OMPI_", "POPDIST_", "POPLAR_", "OMP_NUM_THREADS")
 # Only 127.0.0.1 is listened on, and there is no accounting, as on many small clusters. Slurm believes in four cores
 # also where there are two. It is patient: a busy machine neither loses a job nor ends or forgets it too early.
@@ -84,17 +85,17 @@ class Cluster:
             "munged", "--foreground", f"--key-file={munge}/key", f"--socket={munge}/socket",
             f"--pid-file={munge}/pid", f"--seed-file={munge}/seed", f"--log-file={munge}/log",
         )  # fmt: skip
-        wait_until(lambda: (munge / "socket").exists(), 60, self.explain)
+        wait_until(lambda: (munge / "socket").exists(), SLOW_S, self.explain)
         self._daemon("slurmctld", "-D", "-f", str(self.configuration))
         self._daemon("slurmd", "-D", "-f", str(self.configuration))
-        wait_until(lambda: self.answer("sinfo", "--noheader", "--format=%T").strip() == "idle", 120, self.explain)
+        wait_until(lambda: self.answer("sinfo", "--noheader", "--format=%T").strip() == "idle", SLOW_S, self.explain)
 
     def stop(self) -> None:
         """End the jobs, then the daemons, each by its id; whatever was started is gone."""
         try:
             self.ask("scancel", "--signal=KILL", "--full", "--state=RUNNING", f"--user={os.geteuid()}")
             self.ask("scancel", f"--user={os.geteuid()}")
-            wait_until(lambda: not self.processes() and self.has_left_the_node("*"), 120, self.explain)
+            wait_until(lambda: not self.processes() and self.has_left_the_node("*"), SLOW_S, self.explain)
         finally:
             for daemon in reversed(self.daemons):
                 daemon.terminate()
@@ -116,7 +117,7 @@ class Cluster:
         return "" if done.returncode else done.stdout
 
     def _run(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(argv, env=self.environ, capture_output=True, text=True, timeout=300, check=False)
+        return subprocess.run(argv, env=self.environ, capture_output=True, text=True, timeout=SLOW_S, check=False)
 
     @property
     def environ(self) -> Dict[str, str]:

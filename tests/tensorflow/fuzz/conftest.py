@@ -92,7 +92,7 @@ def watched(_watch: Watch, scratch: Path) -> Iterator[Callable[[str], ContextMan
         _watch.seen.clear()
         started = time.process_time()
         if _counts[parser] % 100 == 1:  # for a loop in C, which nothing else can end; it starts a thread
-            faulthandler.dump_traceback_later(300, exit=True)
+            faulthandler.dump_traceback_later(1800, exit=True)
         _watch.place = str(scratch)
         try:
             yield

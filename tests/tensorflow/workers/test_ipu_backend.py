@@ -231,7 +231,7 @@ def test_after_a_resume_inside_a_device_call_the_next_ones_have_their_full_lengt
 
 def over_hosts(act: Callable[[OverHosts, int], Any]) -> List[Any]:
     """What each of three instances gets, as threads that meet for every sum."""
-    meeting, given = threading.Barrier(3, timeout=60), [None, None, None]  # type: Tuple[Any, List[Any]]
+    meeting, given = threading.Barrier(3, timeout=600), [None, None, None]  # type: Tuple[Any, List[Any]]
 
     def run(index: int) -> Any:
         def sum_tensor(tensor: Any) -> Any:

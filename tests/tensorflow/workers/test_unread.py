@@ -16,7 +16,7 @@ class Joined:
     """Two instances in two threads."""
 
     def __init__(self) -> None:
-        self.barrier = threading.Barrier(2, timeout=60)
+        self.barrier = threading.Barrier(2, timeout=600)
         self.given: Dict[int, np.ndarray] = {}
 
     def of(self, instance: int) -> Any:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 IGNORE = ctypes.c_void_p(1)  # SIG_IGN; Python's own signal() works in the main thread alone
-FOREVER_S = 600.0  # longer than any test waits, and still an end
+FOREVER_S = 3600.0  # longer than any test waits, and still an end
 LOOK_INTERVAL_S = 0.1  # between two looks of instance 0 for a request to stop
 
 

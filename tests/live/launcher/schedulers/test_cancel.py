@@ -88,7 +88,7 @@ from ipulaunch.configs.survival import Survival
 from ipulaunch.launcher.claim import claim
 with claim(RunDirectory(pathlib.Path({str(path)!r}))):
     print("ready", flush=True)
-    time.sleep(120)
+    time.sleep(3600)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, encoding="utf-8") as launcher:
         try:
@@ -96,7 +96,7 @@ with claim(RunDirectory(pathlib.Path({str(path)!r}))):
             assert launcher.stdout.readline() == "ready\n"
             assert state_of("a") == "running"
             assert ipulaunch("cancel", "a").out == f"asked process {launcher.pid} to end\n"
-            assert launcher.wait(60) == -signal.SIGTERM
+            assert launcher.wait(600) == -signal.SIGTERM
         finally:
             launcher.kill()
     assert state_of("a") != "running"

@@ -116,7 +116,7 @@ def test_a_job_is_found_by_its_id(make_run: Any, ipulaunch: Run, scheduler: Any)
 def test_instances_without_a_launcher_are_a_run_too(make_run: Any, ipulaunch: Run, state_of: Any) -> None:
     path = make_run("a")
     words = ["-m", "ipulaunch.workers", "mnist", "--run-dir", str(path)]
-    code = "import time; print('ready', flush=True); time.sleep(120)"
+    code = "import time; print('ready', flush=True); time.sleep(3600)"
     with subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE) as instance:
         try:
             assert instance.stdout is not None and instance.stdout.readline()

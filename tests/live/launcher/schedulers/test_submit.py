@@ -219,7 +219,7 @@ def test_a_server_that_cannot_be_reached_is_no_failure_of_the_job(
 
 
 # An ipulaunch that stops on USR1, and does not wait for it for ever.
-STOPS = 'trap "exit 75" USR1\necho "$@" >>"$OUT"\n{}\nfor _ in {{1..1200}}; do /bin/sleep 0.05; done\nexit 9'
+STOPS = 'trap "exit 75" USR1\necho "$@" >>"$OUT"\n{}\nfor _ in {{1..12000}}; do /bin/sleep 0.05; done\nexit 9'
 PBS = ("submit", "cosmoflow", "--pod", "16", "--scheduler", "pbs", "--time", "60", "--run-dir", "r1", "--dry-run")
 
 
@@ -232,7 +232,7 @@ def run_script(script: str, tmp_path: Path, **commands: str) -> int:
         (place / name).chmod(0o755)
     job = {"SLURM_JOB_ID": "12", "PBS_JOBID": "12.h"}
     env = {"PATH": f"{place}{os.pathsep}{os.environ['PATH']}", "OUT": str(tmp_path / "out"), **job}
-    return subprocess.run(["bash"], input=script, env=env, encoding="utf-8", timeout=180, check=False).returncode
+    return subprocess.run(["bash"], input=script, env=env, encoding="utf-8", timeout=1800, check=False).returncode
 
 
 def test_pbs_script_asks_to_stop_before_the_limit(ipulaunch: Run, tmp_path: Path) -> None:
@@ -243,11 +243,11 @@ def test_pbs_script_asks_to_stop_before_the_limit(ipulaunch: Run, tmp_path: Path
 
 def test_pbs_script_ends_its_timer(ipulaunch: Run, tmp_path: Path) -> None:
     """It would signal whoever has the number of the shell by then."""
-    waits = 'for _ in {1..1200}; do [ -s "$OUT" ] && break; /bin/sleep 0.05; done\nexit 7'
+    waits = 'for _ in {1..12000}; do [ -s "$OUT" ] && break; /bin/sleep 0.05; done\nexit 7'
     sleeps = 'echo $$ >"$OUT"\nexec /bin/sleep "$@"'
     assert run_script(ipulaunch(*PBS).out, tmp_path, ipulaunch=waits, sleep=sleeps) == 7
     timer = Path(f"/proc/{(tmp_path / 'out').read_text().strip()}/cmdline")
-    for _ in range(1200):
+    for _ in range(12000):
         if not _says(timer):
             break
         time.sleep(0.05)

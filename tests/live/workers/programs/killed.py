@@ -39,7 +39,7 @@ from ipulaunch.workers.work import carry_out  # noqa: E402
 UPDATES = 200
 KILLS = 20
 WRITES = ("savez", "write_whole", "rename")  # the steps of writing a checkpoint
-LONGEST_S = 600  # for one training, so that nothing waits for ever
+LONGEST_S = 1800  # for one training, so that nothing waits for ever
 AT_START, IN_AN_UPDATE = 2000, 600  # calls, about as many as there are
 
 

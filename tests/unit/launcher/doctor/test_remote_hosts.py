@@ -118,7 +118,7 @@ def test_hosts_are_asked_side_by_side(make_world: Callable[..., World], tmp_path
     meeting = threading.Barrier(3)
 
     def run(argv: Sequence[str], timeout_s: float, text: str = "") -> Output:
-        meeting.wait(60)  # all three are there at the same time, or it breaks
+        meeting.wait(600)  # all three are there at the same time, or it breaks
         return answered()
 
     world = make_world(says={"ssh": answered()}, run=run)
