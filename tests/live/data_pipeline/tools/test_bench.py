@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import re
 import signal
+import warnings
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -16,6 +18,14 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.tools import bench
 from ipulaunch.data_pipeline.tools.bench import PIPELINES, Task, run
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+
+
+@pytest.fixture(autouse=True)
+def _tracker() -> None:
+    """Starts the helper process of multiprocessing, which warns where a test of the launcher has ended the last one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        resource_tracker.ensure_running()
 
 
 @pytest.fixture
