@@ -14,14 +14,14 @@ from ipulaunch.launcher import processes
 from ipulaunch.launcher.session_files import segments_of
 
 pytestmark = pytest.mark.core
-WAITS = [sys.executable, "-ISc", "import sys; sys.stdin.read()"]
+WAITS = [sys.executable, "-ISc", "import sys; print('up', flush=True); sys.stdin.read()"]
 
 
 @pytest.mark.parametrize("name", [b"na\xffme", b") Z 1 (", b"a b"], ids=["no text", "parentheses", "blank"])
 def test_processes_are_found_beside_one_of_any_name(name: bytes) -> None:
     own = Path("/proc/self/comm")
     before = own.read_bytes().strip()
-    with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
+    with subprocess.Popen(WAITS, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as child:
         own.write_bytes(name)
         try:
             assert child.pid in processes.descendants()
@@ -40,7 +40,10 @@ def test_shared_memory_is_looked_for_beside_files_of_any_name(tmp_path: Path) ->
 def instances() -> Iterator[List[subprocess.Popen[bytes]]]:
     """Two processes that are instances by their environment, and one that is none."""
     ranks = ({"OMPI_COMM_WORLD_RANK": "0"}, {"OMPI_COMM_WORLD_RANK": "1"}, {})
-    started = [subprocess.Popen(WAITS, stdin=subprocess.PIPE, env={**os.environ, **rank}) for rank in ranks]
+    pipe = subprocess.PIPE
+    started = [subprocess.Popen(WAITS, stdin=pipe, stdout=pipe, env={**os.environ, **rank}) for rank in ranks]
+    for process in started:
+        assert process.stdout is not None and process.stdout.readline()  # for a moment, a new process has no environment
     yield started
     for process in started:
         process.kill()
