@@ -42,11 +42,12 @@ def started_on(run: Path) -> List[str]:
 
 
 def assert_same_end(run: Path, undisturbed: Path) -> None:
+    """To the bit: these hosts are one machine, and how many take part does not show."""
     paths = [path / "checkpoints" / "update-00000600" / "state.npz" for path in (run, undisturbed)]
     with np.load(paths[0], allow_pickle=False) as found, np.load(paths[1], allow_pickle=False) as expected:
         assert sorted(found.files) == sorted(expected.files)
         for name in expected.files:
-            np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
+            assert np.array_equal(found[name], expected[name]), name
 
 
 @pytest.fixture(scope="module")
