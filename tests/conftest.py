@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
+import tempfile
 from typing import Callable
 
 import pytest
@@ -20,6 +22,11 @@ _NOT_OURS = (
 for _name in [name for name in os.environ if name.startswith(_NOT_OURS) or is_secret(name)]:
     del os.environ[_name]
 os.environ.update(TERM="xterm", COLUMNS="80")
+if not os.environ.get("HOME"):  # Open MPI does not start without one
+    try:
+        os.environ["HOME"] = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a number without a name, as in some containers
+        os.environ["HOME"] = tempfile.gettempdir()
 
 # Before any test imports TensorFlow, as the entry point of a worker does.
 use_keras_2(os.environ)
