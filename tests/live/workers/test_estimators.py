@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
-from fixtures.trainings import LONGEST_S
+from fixtures.trainings import LONGEST_S, SMOOTH
 
 FAKES = Path(__file__).parents[2] / "fakes"
 IPU = "tensorflow.python.ipu"
@@ -37,12 +37,14 @@ needs_estimators = pytest.mark.skipif(not has_estimators(), reason="this TensorF
 
 @pytest.fixture()
 def start(tmp_path: Path, sdk_environment: Any) -> Start:
-    """Runs ipulaunch on CPUs, or with the stand-in of an SDK; it must end with this exit code and say so much."""
+    """Runs ipulaunch on CPUs, or with the stand-in of an SDK; it must end with this exit code and say so much.
+
+    Its networks are smooth.
+    """
 
     def run(*words: str, sdk: str = "", code: int = 0, says: str = "") -> None:
         environ = sdk_environment(sdk or "3.4")
-        if not sdk:
-            del environ["PYTHONPATH"]
+        environ["PYTHONPATH"] = os.pathsep.join([str(SMOOTH), *([environ["PYTHONPATH"]] if sdk else [])])
         environ["PATH"] = os.pathsep.join([str(FAKES), str(Path(sys.executable).parent), environ["PATH"]])
         line = [sys.executable, "-m", "ipulaunch.launcher", *words, "--rehearsal", "--oversubscribe"]
         line += [] if sdk else ["--engine", "openmpi"]

@@ -26,6 +26,7 @@ from ipulaunch.workers.work import carry_out
 
 if not hasattr(tf, "estimator"):
     pytest.skip("this TensorFlow has no Estimators", allow_module_level=True)
+pytestmark = pytest.mark.usefixtures("smooth")
 
 
 @pytest.fixture()

@@ -12,11 +12,11 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.trainings import TINY
 
-from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
+from ipulaunch.configs.cosmoflow import CosmoflowModel, CosmoflowSettings
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.optimization import Optimizer
-from ipulaunch.configs.sections import Training
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order
 from ipulaunch.data_pipeline.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
@@ -36,12 +36,6 @@ SDKS = ("2.6", "3.0", "3.1", "3.4")
 SETTINGS = CosmoflowSettings(
     model=CosmoflowModel(conv_size=2, n_conv_layers=2, fc1_size=8, fc2_size=4, dropout=0.0),
     optimizer=Optimizer("sgd", 0.1),
-)
-TINY = CosmoflowSettings(  # the job of `train_tiny`
-    data=CosmoflowData(side=8, n_train=17, n_valid=5),
-    model=SETTINGS.model,
-    optimizer=Optimizer("adadelta", 0.5),
-    training=Training(num_epochs=2, micro_batch_size=1, gradient_accumulation_count=2),
 )
 MEASURES = measures_of(SETTINGS)
 ONE_UPDATE = HostEvents(1, 1, 1, 0, 0, 1)

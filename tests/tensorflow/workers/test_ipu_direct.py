@@ -7,20 +7,12 @@ from typing import Any, Callable
 
 import numpy as np
 import pytest
+from fixtures.trainings import TINY
 
-from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
-from ipulaunch.configs.optimization import Optimizer
-from ipulaunch.configs.sections import Training
 from ipulaunch.topology.popdist import Place
 from ipulaunch.workers.backends.ipu import IpuBackend
 
 SDKS = ("2.6", "3.0", "3.1", "3.4")
-TINY = CosmoflowSettings(  # the job of `train_tiny`
-    data=CosmoflowData(side=8, n_train=17, n_valid=5),
-    model=CosmoflowModel(conv_size=2, n_conv_layers=2, fc1_size=8, fc2_size=4, dropout=0.0),
-    optimizer=Optimizer("adadelta", 0.5),
-    training=Training(num_epochs=2, micro_batch_size=1, gradient_accumulation_count=2),
-)
 
 
 @pytest.mark.parametrize("sdk", SDKS)

@@ -29,6 +29,7 @@ from ipulaunch.workers.precision import precision
 from ipulaunch.workers.state import TrainingState
 from ipulaunch.workers.variables import read_variable, read_variables
 
+pytestmark = pytest.mark.usefixtures("smooth")
 Install = Callable[..., Place]
 PLAIN = ("optimizer.momentum=0", "optimizer.l2_regularization=0", "schedule.name=const", "training.remainder=repeat")
 SMALL = ("data.synthetic_data=cpu", "data.side=8", "data.classes=10", "training.precision=16.16", *PLAIN)

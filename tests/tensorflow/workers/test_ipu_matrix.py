@@ -28,6 +28,7 @@ from ipulaunch.workers.records import Records
 from ipulaunch.workers.stopping import StopRequest
 from ipulaunch.workers.work import carry_out
 
+pytestmark = pytest.mark.usefixtures("smooth")
 Install = Callable[..., Place]
 SDKS, BITS, REMAINDERS = ("2.6", "3.0", "3.1", "3.4"), ("32.32", "16.32", "16.16"), ("drop", "repeat", "pad")
 IMAGES = ("data.synthetic_data=cpu", "data.augment=false", "schedule.name=const", "schedule.warmup_epochs=0")

@@ -53,10 +53,12 @@ def job_of(workload: str, texts: Sequence[str], *, rehearsal: bool = True) -> Jo
 
 JOBS = {name: job_of(*case) for name, case in CASES.items()}
 size_pools(1, JOBS["dropout"], os.environ)
+sys.path.append(str(Path(__file__).parents[3] / "fixtures" / "smooth"))
 
 import numpy as np  # noqa: E402 - TensorFlow reads how many threads it has when it is imported
 import tensorflow as tf  # noqa: E402
 from mpi4py import MPI  # noqa: E402
+from smooth_networks import make_smooth  # noqa: E402
 
 from ipulaunch.configs.optimization import Optimizer  # noqa: E402
 from ipulaunch.configs.workload import WorkloadSettings  # noqa: E402
@@ -69,6 +71,7 @@ from ipulaunch.workers.backends.interface import Feed  # noqa: E402
 from ipulaunch.workers.collective import Alone, Collective, OverMpi  # noqa: E402
 from ipulaunch.workers.instance import Instance  # noqa: E402
 from ipulaunch.workers.measures import Measure  # noqa: E402
+from ipulaunch.workers.models import build  # noqa: E402
 from ipulaunch.workers.optimizers import make_optimizer  # noqa: E402
 from ipulaunch.workers.records import Records  # noqa: E402
 from ipulaunch.workers.stopping import StopRequest  # noqa: E402
@@ -126,7 +129,11 @@ class Group:
         return float(model.get_weights()[0][0, 0])
 
     def estimate(self, *epochs: int) -> None:
-        """A replica Estimator for so many epochs, then for more: its directories are kept, and its last variables."""
+        """A replica Estimator for so many epochs, then for more: its directories are kept, and its last variables.
+
+        Its network is smooth, since these are compared with a tolerance.
+        """
+        undo = make_smooth(build)
         model = self.where / f"model-{self.instances}"
         for last in epochs:
             texts = (*ESTIMATOR, f"training.num_epochs={last}", f"estimator.model_dir={model}")
@@ -136,6 +143,7 @@ class Group:
         if self.instance == 0:
             newest = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(model)))
             np.savez(f"{model}.npz", **{name: newest.get_tensor(name) for name in newest.get_variable_to_shape_map()})
+        undo()
 
 
 class Line(ArraySource):
