@@ -150,7 +150,6 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         env = direct_environment(asked.poprun, env, os.environ if engine.is_here else {})
         of_mpi = [name for name in _OF_MPI if is_given(getattr(asked, name))]
         useless = [*unused(asked.poprun), *of_mpi, *(["tag_output"] if asked.tag_output else [])]
-        useless += ["sdk_version"] if asked.sdk else []
         useless += ["num_ilds"] if asked.ilds else []
         if useless:
             notes.append(f"for poprun and MPI, without effect in one process: {_flags(useless)}")

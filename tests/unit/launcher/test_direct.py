@@ -108,9 +108,9 @@ def test_options_of_poprun_that_are_variables(
 
 
 def test_options_without_effect_are_told(ipulaunch: Run) -> None:
-    more = ["--sdk-version", "3.3", "--mpi-global-args=-x", "--no-allow-run-as-root", "--print-topology"]
+    more = ["--mpi-global-args=-x", "--no-allow-run-as-root", "--print-topology"]
     err = ipulaunch("cosmoflow", "--pod", "4", *DIRECT, *more).err
-    flags = "--print-topology, --mpi-global-args, --allow-run-as-root, --sdk-version"
+    flags = "--print-topology, --mpi-global-args, --allow-run-as-root"
     assert err == f"note: for poprun and MPI, without effect in one process: {flags}\n"
 
 
