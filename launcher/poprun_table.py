@@ -166,7 +166,7 @@ def sdk_text(sdk: Sdk) -> str:
 
 def is_given(value: Any) -> bool:
     """Whether an option was given: no is an answer too."""
-    return value not in (None, (), [])
+    return value not in (None, (), [], {})
 
 
 def with_variables(given: Mapping[str, Any]) -> List[Option]:
