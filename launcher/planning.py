@@ -15,8 +15,9 @@ from ipulaunch.configs.workloads import Resolved
 from ipulaunch.launcher import engines
 from ipulaunch.launcher.asked import Asked, Engine
 from ipulaunch.launcher.direct import require_one_process
-from ipulaunch.launcher.examination import Findings, check_pipeline, examine
+from ipulaunch.launcher.examination import Findings, examine
 from ipulaunch.topology import hostlist, hosts, pods
+from ipulaunch.topology.pipelines import check_pipeline
 from ipulaunch.topology.sdk_refusals import refuse_before
 from ipulaunch.topology.solver import Request, Solution, solve
 
