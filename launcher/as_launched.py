@@ -11,7 +11,7 @@ from ipulaunch.configs.run_directory import RunDirectory
 from ipulaunch.configs.secrets import secret_values
 from ipulaunch.configs.untrusted import parse_json, read_text
 from ipulaunch.launcher.asked import FLAGS, Asked, poprun_below
-from ipulaunch.launcher.poprun_table import OFFERED, Option, parse_sdk
+from ipulaunch.launcher.poprun_table import OFFERED, Option, is_given, parse_sdk
 from ipulaunch.launcher.redaction import redact
 
 _FORMAT = 1
@@ -36,10 +36,10 @@ def to_json(asked: Asked) -> str:
         name, _, value = text.partition("=")
         env.append(text if redact([value], hidden) == [value] else name)
     sdk = None if asked.sdk is None else ".".join(map(str, asked.sdk))
-    poprun = {name: value for name, value in asked.poprun.items() if _is_given(name, value)}
+    poprun = {name: value for name, value in asked.poprun.items() if is_given(value)}
     engine = asked.engine if asked.engine in _ENGINES else None
     values = {**asked._asdict(), "env": env, "sdk": sdk, "poprun": poprun, "engine": engine}
-    given = {name: value for name, value in values.items() if name not in _NOT_HERE and _is_given(name, value)}
+    given = {name: value for name, value in values.items() if name not in _NOT_HERE and _was_given(name, value)}
     return json.dumps({"format": _FORMAT, **given}, indent=1) + "\n"
 
 
@@ -72,16 +72,16 @@ def read(run: RunDirectory) -> AsLaunched:
     except OSError as error:
         raise DataError(f"{run.asked} cannot be read: {error.strerror}") from error
     given = {**asked._asdict(), **asked.poprun, "poprun": None}
-    flags = [_flag(name, value) for name, value in given.items() if _is_given(name, value)]
+    flags = [_flag(name, value) for name, value in given.items() if _was_given(name, value)]
     return AsLaunched(asked, f"taken from the launch of the run: {', '.join(flags)}" if flags else "")
 
 
 def laid_over(given: Asked, before: Asked) -> Asked:
     """What is asked for now, and where that is silent, what was asked for before; variables one by one."""
-    over = {name: value for name, value in given._asdict().items() if _is_given(name, value)}
+    over = {name: value for name, value in given._asdict().items() if _was_given(name, value)}
     named = {text.partition("=")[0] for text in given.env}
     kept = tuple(text for text in before.env if text.partition("=")[0] not in named)
-    poprun = {name: value for name, value in given.poprun.items() if _is_given(name, value)}
+    poprun = {name: value for name, value in given.poprun.items() if is_given(value)}
     return before._replace(
         **{**over, "env": (*kept, *given.env), "poprun": {**poprun_below(poprun, before.poprun), **poprun}}
     )
@@ -91,9 +91,9 @@ def _flag(name: str, value: Any) -> str:
     return f"--{'no-' if value is False else ''}{_NAMES.get(name, name).replace('_', '-')}"
 
 
-def _is_given(name: str, value: Any) -> bool:
-    """Whether an option was given: False is an answer, but for those that can only be switched on."""
-    return value not in (None, (), [], {}) and not (value is False and name in FLAGS)
+def _was_given(name: str, value: Any) -> bool:
+    """Whether a field of Asked was given: False is no answer for those that can only be switched on."""
+    return is_given(value) and not (value is False and name in FLAGS)
 
 
 def _checked(data: Any, checks: Mapping[str, Callable[[Any], Any]]) -> Dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from ipulaunch.configs.errors import PlanError
-from ipulaunch.launcher.poprun_table import OFFERED, is_given
+from ipulaunch.launcher.poprun_table import OFFERED, is_given, with_variables
 
 MOST_IPUS = 64  # R9: one process reaches no further
 _FLAGS = "TF_POPLAR_FLAGS"
@@ -30,14 +30,13 @@ def direct_environment(
     poprun: Mapping[str, Any], given: Mapping[str, str], environ: Mapping[str, str]
 ) -> Dict[str, str]:
     """The variables that stand for options of poprun, beside those that are `given`; `environ` is where it starts."""
-    given_to = {OFFERED[key].variable: value for key, value in poprun.items() if is_given(value)}
-    found = {name: str(value) for name, value in given_to.items() if name}
+    found = {option.variable: str(poprun[option.key]) for option in with_variables(poprun)}
     cache = poprun.get(_CACHE)
     if cache is not None:
         flags = given.get(_FLAGS, environ.get(_FLAGS, "")).split()
         if not any(flag.startswith("--executable_cache_path") for flag in flags):  # which wins, as it does under poprun
             found[_FLAGS] = " ".join([*flags, f"--executable_cache_path={cache}"])
-    return {**found, **{name: value for name, value in given.items() if name not in found}}
+    return {**given, **found}
 
 
 def unused(poprun: Mapping[str, Any]) -> List[str]:

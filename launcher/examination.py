@@ -8,14 +8,13 @@ from ipulaunch.configs.errors import PlanError, SettingsError
 from ipulaunch.configs.estimators import KERAS, check_accumulation
 from ipulaunch.configs.schema import leaves, plain_value, value_of
 from ipulaunch.configs.without_effect import refuse_without_effect
-from ipulaunch.configs.wording import counted, either
+from ipulaunch.configs.wording import counted
 from ipulaunch.configs.workload import WorkloadSettings
 from ipulaunch.configs.workloads import Resolved
 from ipulaunch.topology import Plan, ipu_refusals
 from ipulaunch.topology.host_events import HostEvents, events_of
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.rules import IPUS_PER_REPLICA
-from ipulaunch.topology.splits import balance, check_splits, efficiency, stage_costs
+from ipulaunch.topology.splits import balance, efficiency, stage_costs
 
 # Settings that only some choices of another one use.
 _USED_BY = {
@@ -63,18 +62,6 @@ class Findings(NamedTuple):
     lines: Tuple[Finding, ...] = ()
     warnings: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = ()
-
-
-def check_pipeline(settings: Any) -> None:
-    """Refuse pipeline stages that the network or the IPUs do not have; what a plan starts from."""
-    pipeline = settings.pipeline
-    check_splits(network_of(settings), pipeline.splits)
-    if pipeline.splits and pipeline.ipus not in IPUS_PER_REPLICA:
-        stages = counted(pipeline.stages, "pipeline stage")
-        raise PlanError(
-            f"{stages} on {pipeline.ipus} IPUs: a replica has {either(IPUS_PER_REPLICA)} (R6)",
-            hint="give other --pipeline-splits, or put several stages on an IPU with --device-mapping",
-        )
 
 
 def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:

@@ -18,7 +18,7 @@ from ipulaunch.launcher.compile_only import offline
 from ipulaunch.launcher.examination import Finding
 from ipulaunch.launcher.needs import lacks_images, require_data, require_python
 from ipulaunch.launcher.planning import Planned, plan_workload
-from ipulaunch.launcher.poprun_table import is_given
+from ipulaunch.launcher.poprun_table import is_given, refuse_contradictions
 from ipulaunch.launcher.redaction import redact, refuse_secret
 from ipulaunch.topology import Plan
 from ipulaunch.topology.solver import Solution
@@ -106,6 +106,8 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         refuse_secret(text, "an argument for MPI")
     for text in asked.poprun_args:
         refuse_secret(text, "an argument for poprun")
+    if engine.backend == "ipu":
+        refuse_contradictions(asked.poprun, {name: env.get(name, os.environ.get(name, "")) for name in forward})
     common: Dict[str, Any] = {
         "mpi_global_args": asked.mpi_global_args,
         "mpi_local_args": asked.mpi_local_args,
@@ -150,7 +152,6 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         env = direct_environment(asked.poprun, env, os.environ if engine.is_here else {})
         of_mpi = [name for name in _OF_MPI if is_given(getattr(asked, name))]
         useless = [*unused(asked.poprun), *of_mpi, *(["tag_output"] if asked.tag_output else [])]
-        useless += ["sdk_version"] if asked.sdk else []
         useless += ["num_ilds"] if asked.ilds else []
         if useless:
             notes.append(f"for poprun and MPI, without effect in one process: {_flags(useless)}")

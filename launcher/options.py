@@ -68,7 +68,7 @@ _POPRUN: List[Decorator] = [
         "--sdk-version",
         "sdk",
         metavar="X.Y",
-        help="The Poplar SDK to write the poprun line for. Default: the enabled one, else 3.4.",
+        help="The Poplar SDK to plan and to write the poprun line for. Default: the enabled one, else 3.4.",
     ),
     *map(_poprun_option, OFFERED.values()),
     click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Dict, Mapping, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import PlanError, SettingsError, UsageError
@@ -11,10 +12,13 @@ from ipulaunch.configs.sections import Launch as LaunchSettings
 from ipulaunch.configs.sections import Training
 from ipulaunch.configs.wording import counted
 from ipulaunch.configs.workloads import Resolved
+from ipulaunch.launcher import engines
 from ipulaunch.launcher.asked import Asked, Engine
 from ipulaunch.launcher.direct import require_one_process
-from ipulaunch.launcher.examination import Findings, check_pipeline, examine
+from ipulaunch.launcher.examination import Findings, examine
 from ipulaunch.topology import hostlist, hosts, pods
+from ipulaunch.topology.pipelines import check_pipeline
+from ipulaunch.topology.sdk_refusals import refuse_before
 from ipulaunch.topology.solver import Request, Solution, solve
 
 PROGRAM = "program"  # the workload name of a user's own program
@@ -32,6 +36,8 @@ def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_nee
     """The plan of a workload, examined; the IPUs of a replica follow from its pipeline stages."""
     settings, origins = resolved.settings, dict(resolved.origins)
     check_pipeline(settings)
+    if engine.backend == "ipu":
+        refuse_before(settings, lambda: asked.sdk or engines.sdk_here(os.environ))
     if settings.launch.ipus_per_replica is None and settings.pipeline.splits:
         origins["launch.ipus_per_replica"] = origins["pipeline.splits"]
     launch = dataclasses.replace(settings.launch, ipus_per_replica=settings.ipus_per_replica)

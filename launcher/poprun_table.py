@@ -5,7 +5,7 @@ Our own options for them, the lines that we write, those that we check and what 
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import UsageError
 
@@ -166,7 +166,25 @@ def sdk_text(sdk: Sdk) -> str:
 
 def is_given(value: Any) -> bool:
     """Whether an option was given: no is an answer too."""
-    return value not in (None, (), [])
+    return value not in (None, (), [], {})
+
+
+def with_variables(given: Mapping[str, Any]) -> List[Option]:
+    """Those of the given options, by our own names, that the instances are told of in a variable."""
+    return [OFFERED[key] for key, value in given.items() if is_given(value) and OFFERED[key].variable]
+
+
+def refuse_contradictions(given: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    """Refuse a variable that --env asks for and that an option sets to something else.
+
+    One of the two would be lost without a word: mpirun takes the first of several values.
+    """
+    for option in with_variables(given):
+        if environ.get(option.variable, str(given[option.key])) != str(given[option.key]):
+            raise UsageError(
+                f"--{option.flag} {given[option.key]} sets {option.variable}, and --env asks for another value of it",
+                hint="give one of them",
+            )
 
 
 def require(name: str, sdk: Sdk) -> None:

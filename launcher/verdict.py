@@ -66,7 +66,11 @@ class End:
 
     @property
     def engine_said(self) -> List[str]:
-        return [f"engine: {line}" for line in self.engine_lines if line.strip()]
+        return [f"{self.engine_tag}{line}" for line in self.engine_lines if line.strip()]
+
+    @property
+    def engine_tag(self) -> str:
+        return "" if self.is_direct else "engine: "  # what is left then are lines of the launcher
 
     def failed(self, headline: str, *details: str) -> Verdict:
         return Verdict(JobError.exit_code, headline, (*details, *_how_to_resume(self.run)))
@@ -142,14 +146,16 @@ def _unrecorded(end: End) -> Optional[Verdict]:
 
 def _blamed_first(end: End) -> Optional[Verdict]:
     """An instance that left no record, and of which the engine has told."""
-    blamed = _blamed("\n".join(end.engine_lines), end.plan, end.code)
-    if end.is_direct and end.code < 0:
-        blamed = (0, f"was ended by signal {-end.code}")
+    if end.is_direct:
+        how = f"was ended by signal {-end.code}" if end.code < 0 else f"ended with exit code {end.code}"
+        blamed: Optional[Tuple[int, str]] = (0, how)
+    else:
+        blamed = _blamed("\n".join(end.engine_lines), end.plan, end.code)
     if blamed is None:
         return None
     instance, how = blamed
     headline = f"{_who(end.plan, instance)} failed first: it {how}"
-    unkept = (f"engine: {_who(end.plan, instance)}| ", "engine: output could not be kept")
+    unkept = (f"{end.engine_tag}{_who(end.plan, instance)}| ", f"{end.engine_tag}output could not be kept")
     tail = [*(line for line in end.engine_said if line.startswith(unkept)), *_log_tail(end.run, instance)]
     if _NO_MEMORY.search("\n".join(tail)):
         headline += ", out of memory"

@@ -23,6 +23,7 @@ from ipulaunch.configs.workloads import WORKLOADS, resolve
 from ipulaunch.topology import cpulist, popdist
 from ipulaunch.topology.batch import Batch, make_batch
 from ipulaunch.topology.ipu_refusals import ipus_needed
+from ipulaunch.topology.pipelines import check_pipeline
 from ipulaunch.topology.plan import Plan, from_json, to_json
 from ipulaunch.workers.backends.ipu_environment import flags
 from ipulaunch.workers.binding import Binding, bind, bind_share
@@ -150,6 +151,7 @@ def _bind(plan: Optional[Plan], place: popdist.Place, backend: str) -> Binding:
 def _job(arguments: argparse.Namespace) -> Job:
     overrides = [assignment(text, "--set") for text in arguments.assignments]
     resolved = resolve(arguments.workload, rehearsal=arguments.rehearsal, config=arguments.config, overrides=overrides)
+    check_pipeline(resolved.settings)
     for note in resolved.notes:
         print(f"note: {note}", file=sys.stderr)
     return Job(arguments.workload, arguments.backend, with_whole_paths(resolved.settings))

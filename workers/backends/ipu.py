@@ -10,12 +10,12 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.topology import Batch
 from ipulaunch.topology.host_events import HostEvents
 from ipulaunch.topology.ipu_refusals import ipus_needed, refuse
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.sdk_refusals import METRIC_REDUCTION
 from ipulaunch.topology.splits import stage_ends
 from ipulaunch.workers.backends.interface import Backend, Feed, Progress
 from ipulaunch.workers.backends.ipu_device import IpuDevice
@@ -124,10 +124,7 @@ class IpuBackend(Backend["IpuTraining"]):
         if hasattr(model, "set_replication_options"):
             model.set_replication_options(replicated_metric_reduction_method="MEAN")
         else:
-            raise NotReadyError(
-                "--accelerator-side-reduction needs an option of Keras that SDKs before 3.1 do not have",
-                hint="leave it out: under poprun, losses and metrics are those of all replicas without it as well",
-            )
+            raise METRIC_REDUCTION.missing()
 
     def _set_feeds(self, model: tf.keras.Model) -> None:
         if self.settings.device.prefetch_depth is not None:

@@ -6,8 +6,9 @@ from typing import Any, Callable, NamedTuple
 
 import tensorflow as tf
 
-from ipulaunch.configs.errors import NotReadyError, SettingsError
+from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.wording import ENABLE_SDK
+from ipulaunch.topology.sdk_refusals import AUTOMATIC_SCALING
 
 
 class Sdk(NamedTuple):
@@ -71,9 +72,5 @@ def load_als() -> Any:
     try:
         from keras.ipu.optimizers import ALSOptimizer
     except ImportError as error:
-        raise SettingsError(
-            "automatic loss scaling on IPUs needs SDK 3.0 or later: the optimizer that SDK 2.6 has for it is marked"
-            " there as not to be used",
-            hint="use a fixed --loss-scaling, for example 128, or enable a later SDK",
-        ) from error
+        raise AUTOMATIC_SCALING.missing() from error
     return ALSOptimizer

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from ipulaunch.configs.device import Device
-from ipulaunch.configs.errors import NotReadyError, SettingsError
+from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.tree import assignment
 from ipulaunch.configs.workloads import resolve
 from ipulaunch.topology import Batch
@@ -201,7 +201,7 @@ def test_a_setting_of_the_device_becomes_a_call(text: str, call: str, given: Any
 
 @pytest.mark.parametrize("sdk", ["2.6", "3.0"])
 def test_a_reduction_that_an_sdk_does_not_have_is_refused(sdk: str, placed_backend: Any) -> None:
-    with pytest.raises(NotReadyError, match=r"SDKs before 3\.1 do not have"):
+    with pytest.raises(SettingsError, match=r"SDKs before 3\.1 do not have"):
         placed_backend("device.accelerator_side_reduction=true", sdk=sdk)
 
 

@@ -107,10 +107,41 @@ def test_options_of_poprun_that_are_variables(
     assert direct_environment(poprun, given, environ) == expected
 
 
+PARTITION = "IPUOF_VIPU_API_PARTITION_ID"
+
+
+@pytest.mark.parametrize("engine", ["direct", "poprun"])
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        pytest.param(f"{PARTITION}=other", 2, id="another value"),
+        pytest.param(PARTITION, 2, id="another value of the shell"),
+        pytest.param(f"{PARTITION}=p", 0, id="the same value"),
+        pytest.param("IPUOF_VIPU_API_HOST=h", 0, id="another variable"),
+    ],
+)
+def test_a_variable_that_an_option_sets_otherwise_is_refused(
+    asked: str, code: int, engine: str, ipulaunch: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PARTITION, "of the shell")
+    words = ("cosmoflow", "--pod", "4", "--engine", engine, "--dry-run", "--vipu-partition", "p", "--env", asked)
+    found = ipulaunch(*words)
+    assert found.code == code
+    said = f"error: --vipu-partition p sets {PARTITION}, and --env asks for another value of it\n"
+    assert found.err.startswith(said) == bool(code)
+    assert (f"{asked.partition('=')[0]}=" in found.out) == (code == 0)
+
+
+def test_a_variable_of_the_shell_gives_way_to_an_option(ipulaunch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PARTITION, "of the shell")
+    line = ipulaunch("cosmoflow", "--pod", "4", *DIRECT, "--vipu-partition", "p").out
+    assert shlex.split(line)[0] == f"{PARTITION}=p"
+
+
 def test_options_without_effect_are_told(ipulaunch: Run) -> None:
-    more = ["--sdk-version", "3.3", "--mpi-global-args=-x", "--no-allow-run-as-root", "--print-topology"]
+    more = ["--mpi-global-args=-x", "--no-allow-run-as-root", "--print-topology"]
     err = ipulaunch("cosmoflow", "--pod", "4", *DIRECT, *more).err
-    flags = "--print-topology, --mpi-global-args, --allow-run-as-root, --sdk-version"
+    flags = "--print-topology, --mpi-global-args, --allow-run-as-root"
     assert err == f"note: for poprun and MPI, without effect in one process: {flags}\n"
 
 

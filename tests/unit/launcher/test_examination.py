@@ -8,6 +8,8 @@ from typing import Any, Callable, List
 
 import pytest
 
+from ipulaunch.launcher import engines
+
 pytestmark = pytest.mark.core
 
 Run = Callable[..., Any]
@@ -512,6 +514,44 @@ def test_updates_of_a_set_that_may_be_smaller_are_an_upper_bound(words: str, sai
 def test_what_ipus_refuse_is_refused_before_anything_starts(line: str, why: str, ipulaunch: Run) -> None:
     code, out, err = ipulaunch(*line.split(), "--dry-run", "--engine", "poprun")
     assert (code, out, why in err, "hint: " in err) == (6, "", True, True)
+
+
+REDUCED = "cifar10 --pod 4 --accelerator-side-reduction"
+SCALED = (
+    "cifar10 --pod 4 --auto-loss-scaling --lr-schedule const --momentum 0 --l2-regularization 0 --precision 16.16"
+    " --gradient-accumulation-count 1"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "sdk", "why"),
+    [
+        (REDUCED, "2.6", "SDKs before 3.1 do not have (this is SDK 2.6)"),
+        (REDUCED, "3.0", "SDKs before 3.1 do not have (this is SDK 3.0)"),
+        (REDUCED, "3.1", ""),
+        (f"{REDUCED} --api estimator", "3.0", ""),
+        (SCALED, "2.6", "automatic loss scaling on IPUs needs SDK 3.0 or later"),
+        (SCALED, "3.0", ""),
+    ],
+)
+def test_what_an_sdk_does_not_have_is_refused(line: str, sdk: str, why: str, ipulaunch: Run) -> None:
+    code, out, err = ipulaunch(*line.split(), "--dry-run", "--engine", "poprun", "--sdk-version", sdk)
+    assert (code, out == "", why in err) == ((6, True, True) if why else (0, False, True)), err
+    assert not why or "or enable a later SDK" in err
+
+
+@pytest.mark.parametrize("engine", ["poprun", "direct"])
+@pytest.mark.parametrize(("told_by", "code"), [("option", 6), ("directory", 6), ("poprun", 6), ("nobody", 0)])
+def test_an_sdk_is_known_to_the_plan(
+    told_by: str, code: int, engine: str, ipulaunch: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told_by == "directory":
+        monkeypatch.setenv("POPLAR_SDK_ENABLED", "/opt/poplar_sdk-ubuntu_20_04-3.0.0+1")
+    elif told_by == "poprun":
+        monkeypatch.setattr(engines, "find_poprun", lambda: "/opt/poprun")
+        monkeypatch.setattr(engines, "_output", lambda argv: "poprun 3.0.0")
+    more = ["--sdk-version", "3.0"] if told_by == "option" else []
+    assert ipulaunch(*REDUCED.split(), "--dry-run", "--engine", engine, *more).code == code
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from ipulaunch.launcher import as_launched
 from ipulaunch.launcher.cli import cli
-from ipulaunch.launcher.poprun_table import NEWEST, OFFERED, OPTIONS, Option, sdk_text
+from ipulaunch.launcher.poprun_table import NEWEST, OFFERED, OPTIONS, Option, is_given, sdk_text
 
 Run = Callable[..., Any]
 VALUES = {"int": "1", "text": "some words"}
@@ -188,3 +188,13 @@ def test_the_output_of_one_instance_hides_errors(ipulaunch: Run) -> None:
 def test_output_is_tagged_once(sdk: str, more: Tuple[str, ...], ipulaunch: Run) -> None:
     out = ipulaunch(*RUN, "--sdk-version", sdk, "--tag-output", *more, "--", "prog").out
     assert [word for word in words_of(out) if "tag-output" in word] == ["--mpi-global-args=--tag-output"]
+
+
+@pytest.mark.parametrize("value", [None, (), [], {}], ids=str)
+def test_what_is_empty_was_not_given(value: Any) -> None:
+    assert not is_given(value)
+
+
+@pytest.mark.parametrize("value", [False, 0, "", "a", (0,), {"a": None}], ids=repr)
+def test_no_is_an_answer(value: Any) -> None:
+    assert is_given(value)

@@ -218,6 +218,24 @@ def test_an_only_instance_is_not_named_by_the_engine(
     assert verdict.headline == "the engine ended with exit code 3"
 
 
+@pytest.mark.parametrize("unkept", [(), ("output could not be kept in /full: No space left", "localhost:0| boom")])
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        (0, "ended without its done.json (1 of 1 have none)"),
+        (3, "failed first: it ended with exit code 3"),
+        (-9, "failed first: it was ended by signal 9"),
+    ],
+)
+def test_without_an_engine_the_process_is_instance_0(
+    code: int, how: str, unkept: Sequence[str], run_directory: RunDirectory, make_plan: Callable[..., Plan]
+) -> None:
+    verdict = _judge(run_directory, make_plan(4, 1), code, said=unkept, is_direct=True)
+    assert (verdict.exit_code, verdict.headline) == (7, f"localhost:0 {how}")
+    assert set(unkept) <= set(verdict.details)
+    assert not any(line.startswith("engine") for line in verdict.details)
+
+
 def test_engine_failed_and_an_instance_was_silent(run_directory: RunDirectory, plan: Plan) -> None:
     run_directory.done(0).write_text("{}")
     verdict = _judge(run_directory, plan, 1)
