@@ -43,7 +43,7 @@ def instances() -> Iterator[List[subprocess.Popen[bytes]]]:
     pipe = subprocess.PIPE
     started = [subprocess.Popen(WAITS, stdin=pipe, stdout=pipe, env={**os.environ, **rank}) for rank in ranks]
     for process in started:
-        assert process.stdout is not None and process.stdout.readline()  # for a moment, a new process has no environment
+        assert process.stdout is not None and process.stdout.readline()  # before, it may have no environment yet
     yield started
     for process in started:
         process.kill()

@@ -22,7 +22,9 @@ MAKE: Dict[str, Any] = {
 
 
 def run(task: str, text: str) -> Tuple[int, List[Dict[str, Any]]]:
-    done = subprocess.run([*ENTRY, task], input=text, stdout=subprocess.PIPE, encoding="utf-8", timeout=1800, check=False)
+    done = subprocess.run(
+        [*ENTRY, task], input=text, stdout=subprocess.PIPE, encoding="utf-8", timeout=1800, check=False
+    )
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
