@@ -107,6 +107,7 @@ def resolve(
     own, notes = _giving_way(own, functools.reduce(over, [own, *chosen, *above]))
     below = functools.reduce(over, [own, *chosen])
     tree = functools.reduce(over, [below, *above])
+    _refuse_two_groupings(tree)
     origins: Dict[str, str] = {}
     settings: Any = build(schema, _without_samples(tree), origins)
     shipped = flat(below)
@@ -152,6 +153,19 @@ def _without_samples(tree: Tree) -> Tree:
             hint="give --n-valid, the number of samples to validate with, or --no-validation",
         )
     return merge(tree, assign("training.validation", False, samples.origin))
+
+
+def _refuse_two_groupings(tree: Tree) -> None:
+    """Refuse group norms that get both a number and a size of their groups from one place."""
+    values = flat(tree)
+    groups, size = (values.get(key) for key in ("model.norm_groups", "model.norm_channels_per_group"))
+    if groups is None or size is None or None in (groups.value, size.value):
+        return
+    raise SettingsError(
+        f"{size.origin}: model.norm_groups is {groups.value} and model.norm_channels_per_group is {size.value}: for each"
+        " layer, one follows from the other",
+        hint="give the number of groups (num_groups) or the channels of a group (channels_per_group)",
+    )
 
 
 def _giving_way(own: Tree, tree: Tree) -> Tuple[Tree, Tuple[str, ...]]:

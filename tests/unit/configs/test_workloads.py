@@ -369,3 +369,26 @@ def test_what_is_shipped_for_an_api_comes_with_it_in_any_case_of_letters() -> No
 def test_an_api_that_does_not_exist_is_refused_with_its_origin(api: str) -> None:
     with pytest.raises(SettingsError, match=r"--api: estimator.api is .*, expected one of keras, estimator"):
         _with_api(api)
+
+
+@pytest.mark.parametrize(
+    ("texts", "grouping"),
+    [
+        ([], (32, None)),
+        (["model.norm_channels_per_group=16"], (32, 16)),
+        (["model.norm_groups=8"], (8, None)),
+        (["model.norm_groups=8", "model.norm_channels_per_group=null"], (8, None)),
+    ],
+    ids=["preset", "size", "number", "number and no size"],
+)
+def test_groups_of_a_preset_give_way_to_a_grouping_of_yours(texts: List[str], grouping: Any) -> None:
+    overrides = [assignment(text, "--set") for text in texts]
+    found = resolve("imagenet", rehearsal=False, config="resnet50_16ipus_8k_gn_pipeline", overrides=overrides)
+    model = found.settings.model
+    assert (model.norm_groups, model.norm_channels_per_group) == grouping
+
+
+def test_groups_have_a_number_or_a_size() -> None:
+    both = [assignment(f"model.norm_{text}", "--set") for text in ("groups=4", "channels_per_group=8")]
+    with pytest.raises(SettingsError, match=r"model\.norm_groups is 4 and model\.norm_channels_per_group is 8"):
+        resolve("imagenet", rehearsal=False, overrides=both)

@@ -309,6 +309,12 @@ def test_a_line_of_the_published_benchmarks_is_understood(ipulaunch: Run) -> Non
             ["groups of 48 do not divide"],
             id="groups",
         ),
+        pytest.param(
+            "--norm-layer {name:group_norm,num_groups:4,channels_per_group:8}",
+            6,
+            ["--norm-layer: model.norm_groups is 4 and model.norm_channels_per_group is 8", "give the number of"],
+            id="two groupings",
+        ),
         pytest.param("--ckpt-all-instances --ckpts-per-epoch 0", 6, ["no instance writes"], id="no checkpoints"),
         pytest.param("--clean-dir --validation False", 6, ["there is no validation"], id="nothing validated"),
         pytest.param("--clean-dir --training False", 6, ["there is no training"], id="nothing trained"),
