@@ -162,8 +162,8 @@ def _refuse_two_groupings(tree: Tree) -> None:
     if groups is None or size is None or None in (groups.value, size.value):
         return
     raise SettingsError(
-        f"{size.origin}: model.norm_groups is {groups.value} and model.norm_channels_per_group is {size.value}: for each"
-        " layer, one follows from the other",
+        f"{size.origin}: model.norm_groups is {groups.value} and model.norm_channels_per_group is {size.value}:"
+        " for each layer, one follows from the other",
         hint="give the number of groups (num_groups) or the channels of a group (channels_per_group)",
     )
 

@@ -27,8 +27,8 @@ class Feature(NamedTuple):
 AUTOMATIC_SCALING = Feature(
     "optimizer.auto_loss_scaling",
     (3, 0),
-    "automatic loss scaling on IPUs needs SDK 3.0 or later: the optimizer that SDK 2.6 has for it is marked there as not"
-    " to be used",
+    "automatic loss scaling on IPUs needs SDK 3.0 or later: the optimizer that SDK 2.6 has for it is marked there as"
+    " not to be used",
     "use a fixed --loss-scaling, for example 128",
 )
 METRIC_REDUCTION = Feature(
