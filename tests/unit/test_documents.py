@@ -6,16 +6,14 @@ import importlib.util
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Callable, Iterator, List, Tuple
 
 import click
 import pytest
-from click.testing import CliRunner
-
-from ipulaunch.launcher.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
+README_LINES = 217
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
@@ -51,27 +49,69 @@ def test_links_lead_to_files_and_headings_that_exist(path: Path) -> None:
     assert not lost, "\n".join(lost)
 
 
-def _commands(program: str) -> Iterator[Tuple[str, str]]:
-    """Every command line of a program in a block of code, with the document that has it."""
+def test_every_document_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    missing = [
+        path.name for path in ROOT.glob("docs/*.md") if path.name != "README.md" and f"({path.name})" not in index
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES
+
+
+def _blocks() -> Iterator[Tuple[str, str]]:
+    """Every block of code, with the document that has it."""
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
         for block in (*_FENCE.findall(text), *_INDENTED.findall(text)):
-            for line in block.replace("\\\n", " ").splitlines():
-                command = line.strip()
-                command = command[2:] if command.startswith("$ ") else command
-                is_usage = "[OPTIONS]" in command  # of the reference
-                if command.startswith(f"{program} ") and not is_usage:
-                    yield str(path.relative_to(ROOT)), command
+            yield str(path.relative_to(ROOT)), block
 
 
-@pytest.mark.parametrize(("document", "line"), list(_commands("ipulaunch")))
-def test_commands_in_documents_parse(document: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _commands(program: str) -> List[Tuple[str, str]]:
+    """Every command line of a program in a block of code, with the document that has it."""
+    found = []
+    for document, block in _blocks():
+        for line in map(str.strip, block.splitlines()):
+            command = line[2:] if line.startswith("$ ") else line
+            if command.startswith(f"{program} ") and "[OPTIONS]" not in command:  # a usage line of the reference
+                found.append((document, command))
+    return found
+
+
+def _printed() -> List[Tuple[str, List[str]]]:
+    """Every command of the documents that only plans or prints, with the output that is shown below it, up to `...`."""
+    found = []
+    for _, block in _blocks():
+        for shown in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *output = shown.replace("```", "").rstrip().splitlines()
+            if output and ("--dry-run" in command or command.startswith(("ipulaunch plan", "ipulaunch check"))):
+                found.append((command, output[: output.index("...")] if "..." in output else output))
+    return found
+
+
+def _words(line: str) -> List[str]:
+    return shlex.split(line, comments=True)[1:]
+
+
+@pytest.mark.parametrize(("document", "line"), _commands("ipulaunch"))
+def test_commands_in_documents_parse(
+    document: str, line: str, ipulaunch: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(click.Command, "invoke", lambda self, ctx: None)  # groups still look for their commands
-    result = CliRunner().invoke(cli, shlex.split(line, comments=True)[1:])
-    assert result.exit_code == 0, f"{document}: {line}\n{result.output}"
+    outcome = ipulaunch(*_words(line))
+    assert outcome.code == 0, f"{document}: {line}\n{outcome.err}"
 
 
-@pytest.mark.parametrize(("document", "line"), list(_commands("make")))
+@pytest.mark.parametrize(("line", "shown"), _printed())
+def test_documents_show_what_commands_print(
+    line: str, shown: List[str], ipulaunch: Callable[..., Any], clean_place: None
+) -> None:
+    assert ipulaunch(*_words(line)).out.splitlines()[: len(shown)] == shown
+
+
+@pytest.mark.parametrize(("document", "line"), _commands("make"))
 def test_make_targets_in_documents_exist(document: str, line: str) -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert line.split()[1] in targets, document
