@@ -20,6 +20,7 @@ _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FILE = re.compile(r"`((?:configs|topology|launcher|data_pipeline|workers|tests|benchmarks|docs)/[\w./-]*)`")
+_COMMAND = re.compile(r"^# Command +(ipulaunch .*)$", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -100,6 +101,15 @@ def _commands(program: str) -> List[Tuple[str, str]]:
     return found
 
 
+def _commands_of_settings() -> List[Tuple[str, str]]:
+    """The command in the first lines of each file of settings."""
+    found = []
+    for path in sorted(ROOT.glob("configs/**/*.yaml")):
+        lines = _COMMAND.findall(path.read_text(encoding="utf-8"))
+        found += [(str(path.relative_to(ROOT)), line) for line in lines]
+    return found
+
+
 def _printed() -> List[Tuple[str, List[str]]]:
     """Every command of the documents that only plans or prints, with the output that is shown below it, up to `...`."""
     found = []
@@ -115,7 +125,7 @@ def _words(line: str) -> List[str]:
     return shlex.split(line, comments=True)[1:]
 
 
-@pytest.mark.parametrize(("document", "line"), _commands("ipulaunch"))
+@pytest.mark.parametrize(("document", "line"), [*_commands("ipulaunch"), *_commands_of_settings()])
 def test_commands_in_documents_parse(
     document: str, line: str, ipulaunch: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
