@@ -13,13 +13,13 @@ import click
 from click.core import ParameterSource
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
-from ipulaunch.configs.sections import Launch
+from ipulaunch.configs.sections import Launch, Training
 from ipulaunch.configs.wording import some
 from ipulaunch.configs.workloads import SUMMARIES
 from ipulaunch.launcher.asked import Asked, Engine, choose_engine
 from ipulaunch.launcher.commands.run import program_options, program_settings
 from ipulaunch.launcher.doctor.case import VIPU_PORT, Case, Place, Vipu, with_places
-from ipulaunch.launcher.doctor.check import BOTH, OPENMPI, POPRUN
+from ipulaunch.launcher.doctor.check import BOTH, DIRECT, OPENMPI, POPRUN
 from ipulaunch.launcher.doctor.diagnosis import diagnose
 from ipulaunch.launcher.doctor.report import MOST, as_data, as_text, can_run, lacks
 from ipulaunch.launcher.doctor.world import this_machine
@@ -34,7 +34,7 @@ from ipulaunch.launcher.options import (
     settings_options,
     where_options,
 )
-from ipulaunch.launcher.planning import PROGRAM, named_hosts, plan_program, plan_workload
+from ipulaunch.launcher.planning import PROGRAM, named_hosts, plan_for, plan_program, plan_workload
 from ipulaunch.launcher.settings_command import SettingsCommand
 from ipulaunch.topology import Plan
 
@@ -91,14 +91,13 @@ def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any
     asked = asked_from(values)
     case = _case(asked, run_dir)
     if asked.pod is not None or asked.ipus is not None:
-        # What a direct run needs of a machine is what poprun's engine needs.
-        engine = choose_engine(POPRUN if asked.engine == "direct" else asked.engine, dry_run=False)
-        plan = plan_program(asked, engine, Launch()).plan
-        case = _planned(case, plan._replace(workload="any workload"), engine, asked.engine is not None)
+        engine = choose_engine(asked.engine, dry_run=False)
+        plan = plan_for("any workload", asked, engine, Launch(), Training(), {}).plan
+        case = _planned(case, plan, engine, asked.engine is not None)
     elif asked.host_layout or asked.ilds or asked.oversubscribe:
         raise UsageError("a plan is described, and no system is named", hint="give --pod 16, or a workload")
     else:
-        name = POPRUN if asked.engine == "direct" else asked.engine
+        name = POPRUN if asked.engine == DIRECT else asked.engine
         case = case._replace(engines=(name,) if name else BOTH, hosts=named_hosts(asked))
     _show(case, as_json, verbose)
 
@@ -159,6 +158,7 @@ def _case(asked: Asked, run_dir: Optional[Path]) -> Case:
         run_dir=None if run_dir is None else run_dir.absolute(),
         vipu=_vipu(asked.poprun),
         writes=_cache(asked.poprun),
+        is_direct=asked.engine == DIRECT,
         directory=Path.cwd(),
     )
 
@@ -194,5 +194,5 @@ def _show(case: Case, as_json: bool, verbose: bool) -> None:
     if can_run(case, checks) is False:
         missing = some(lacks(str(case.engine), checks), MOST)
         instead = "" if case.engine == OPENMPI else "; --engine openmpi rehearses on CPUs"
-        message = f"this cannot run here with {case.engine}; missing: {missing}"
+        message = f"this cannot run here with {case.name_of(str(case.engine))}; missing: {missing}"
         raise NotReadyError(message, hint=f"the report has the fixes{instead}")
