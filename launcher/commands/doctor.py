@@ -16,7 +16,7 @@ from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.sections import Launch, Training
 from ipulaunch.configs.wording import some
 from ipulaunch.configs.workloads import SUMMARIES
-from ipulaunch.launcher.asked import Asked, Engine, choose_engine
+from ipulaunch.launcher.asked import Asked, Engine, choose_engine, silent_rehearsal
 from ipulaunch.launcher.commands.run import program_options, program_settings
 from ipulaunch.launcher.doctor.case import VIPU_PORT, Case, Place, Vipu, with_places
 from ipulaunch.launcher.doctor.check import BOTH, DIRECT, OPENMPI, POPRUN
@@ -91,7 +91,7 @@ def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any
     asked = asked_from(values)
     case = _case(asked, run_dir)
     if asked.pod is not None or asked.ipus is not None:
-        engine = choose_engine(asked.engine, dry_run=False)
+        engine = _engine(asked.engine)
         plan = plan_for("any workload", asked, engine, Launch(), Training(), {}).plan
         case = _planned(case, plan, engine, asked.engine is not None)
     elif asked.host_layout or asked.ilds or asked.oversubscribe:
@@ -119,14 +119,14 @@ def _doctor_workload(workload: str) -> click.Command:
     @engine_options
     @settings_options(workload)
     def doctor(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any) -> None:
-        is_chosen = engine_from(values) is not None
-        engine = choose_engine(engine_from(values), dry_run=False)
+        chosen = engine_from(values)
+        engine = choose_engine(chosen, dry_run=False) if values["rehearsal"] else _engine(chosen)
         resolved = with_resume(settings_from(workload, values, on_cpus=engine.name == OPENMPI))
         asked = asked_from(values)
         planned = plan_workload(resolved, asked, engine)
         with contextlib.suppress(NotReadyError):  # what is not ready is found below
             launch_planned(planned, resolved, asked, engine, None)
-        case = _planned(_case(asked, run_dir), planned.solution.plan, engine, is_chosen)
+        case = _planned(_case(asked, run_dir), planned.solution.plan, engine, chosen is not None)
         if resolved.settings.device.compile_only:  # poprun is not told of the controller then
             case = case._replace(vipu=None)
         _show(with_places(case, workload, resolved.settings), as_json, verbose)
@@ -143,12 +143,18 @@ def _doctor_program(verbose: bool, as_json: bool, run_dir: Optional[Path], **val
     """Whether a PopDist program of your own would run here."""
     settings = program_settings(values)
     asked = asked_from(values)
-    engine = choose_engine(asked.engine, dry_run=False)
+    engine = _engine(asked.engine)
     solution = plan_program(asked, engine, settings)
     with contextlib.suppress(NotReadyError):
         launch_program(solution, (PROGRAM,), asked, engine)
     case = _planned(_case(asked, run_dir), solution.plan, engine, asked.engine is not None)
     _show(case._replace(is_own_program=True), as_json, verbose)
+
+
+def _engine(chosen: Optional[str]) -> Engine:
+    """What would start the instances: beside IPUs poprun, since no launch rehearses there unless it is asked to."""
+    engine = choose_engine(chosen, dry_run=False)
+    return choose_engine(POPRUN, dry_run=False) if silent_rehearsal(engine, chosen) else engine
 
 
 def _case(asked: Asked, run_dir: Optional[Path]) -> Case:
