@@ -13,6 +13,7 @@ from ipulaunch.launcher.commands.output import print_launch
 from ipulaunch.launcher.launch import launch_program
 from ipulaunch.launcher.options import asked_from, run_options, verbosity_from
 from ipulaunch.launcher.planning import plan_program
+from ipulaunch.launcher.settings_command import ProgramCommand
 
 
 def program_options(command: Any) -> Any:
@@ -46,7 +47,11 @@ def program_settings(values: Dict[str, Any]) -> Launch:
     return Launch(**{name: values.pop(name) for name in names})
 
 
-@click.command("run", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.command(
+    "run",
+    cls=ProgramCommand,
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
 @run_options
 @program_options
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
