@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List, Sequence
 
-from ipulaunch.topology.plan import from_json
+from ipulaunch.topology.planning.plan import from_json
 
 REPLICAS = 4
 HAS_HOROVOD = importlib.util.find_spec("horovod") is not None

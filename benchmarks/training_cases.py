@@ -11,29 +11,29 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import tensorflow as tf
 
-from ipulaunch.configs.job import Job
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.tree import assignment
-from ipulaunch.configs.workloads import resolve
-from ipulaunch.data_pipeline.choice import make_sources
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.job import Job
+from ipulaunch.configs.settings.tree import assignment
+from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.data_pipeline.order import Shuffle
-from ipulaunch.data_pipeline.source import Source
+from ipulaunch.data_pipeline.sources.selection import make_sources
+from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.host_events import host_events
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.popdist import Place, read_place
-from ipulaunch.workers.backends.cpu import CpuBackend
+from ipulaunch.topology.networks.host_events import host_events
+from ipulaunch.topology.planning.popdist import Place, read_place
+from ipulaunch.workers.backends.collective import join
+from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.backends.interface import Feed
-from ipulaunch.workers.collective import join
 from ipulaunch.workers.instance import Instance
-from ipulaunch.workers.measures import measures_of
+from ipulaunch.workers.lifecycle.records import Records
+from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.models.build import build_model
-from ipulaunch.workers.optimizers import make_optimizer
+from ipulaunch.workers.models.measures import measures_of
+from ipulaunch.workers.models.optimizers import make_optimizer
+from ipulaunch.workers.models.schedules import RateOverTime
 from ipulaunch.workers.progress import Progress
-from ipulaunch.workers.records import Records
-from ipulaunch.workers.schedules import RateOverTime
-from ipulaunch.workers.stopping import StopRequest
 
 OVERHEAD_ROUNDS = 7
 

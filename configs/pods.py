@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Dict, NamedTuple
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.schema import build, setting
-from ipulaunch.configs.tree import Given, Tree, read_yaml
+from ipulaunch.configs.settings.schema import build, setting
+from ipulaunch.configs.settings.tree import Given, Tree, read_yaml
 
 
 @dataclass(frozen=True)

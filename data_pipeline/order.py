@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Tuple
 import numpy as np
 
 from ipulaunch.topology import Batch
-from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.planning.popdist import Place
 
 _MIXED_AT_ONCE = 1 << 20  # samples, if a window has not more; bounds the memory that takes
 

@@ -16,10 +16,10 @@ from ipulaunch.data_pipeline.order import (
     validation_ids,
     whole_updates,
 )
-from ipulaunch.data_pipeline.source import Source
+from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology import Batch
-from ipulaunch.topology.batch import updates_per_epoch
-from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.planning.batch import updates_per_epoch
+from ipulaunch.topology.planning.popdist import Place
 
 _MICRO_BATCHES_AHEAD = 4  # per thread; bounds the memory of an instance, whatever the number of samples
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ipulaunch.launcher.entry import main
+from ipulaunch.launcher.cli.entry import main
 
 main()

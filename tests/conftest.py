@@ -9,7 +9,7 @@ from typing import Callable
 import pytest
 
 from ipulaunch.configs.keras_2 import use_keras_2
-from ipulaunch.configs.secrets import is_secret
+from ipulaunch.configs.runs.secrets import is_secret
 from ipulaunch.topology import Batch
 
 pytest_plugins = [f"fixtures.{name}" for name in ("data_tools", "doctor", "launcher", "schedulers", "trainings")]

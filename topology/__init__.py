@@ -1,6 +1,6 @@
 """PODs, hosts and NUMA nodes; the rules; the plan."""
 
-from ipulaunch.topology.batch import Batch
-from ipulaunch.topology.plan import Placement, Plan
+from ipulaunch.topology.planning.batch import Batch
+from ipulaunch.topology.planning.plan import Placement, Plan
 
 __all__ = ["Batch", "Placement", "Plan"]

@@ -14,24 +14,25 @@ from pathlib import Path
 from typing import Callable, List, NoReturn, Optional, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, NotReadyError, StoppedError
-from ipulaunch.configs.job import Job, from_yaml, to_yaml
-from ipulaunch.configs.paths import with_whole_paths
-from ipulaunch.configs.run_directory import RunDirectory, write_whole
-from ipulaunch.configs.tree import assignment
-from ipulaunch.configs.untrusted import read_text
-from ipulaunch.configs.workloads import WORKLOADS, resolve
-from ipulaunch.topology import cpulist, popdist
-from ipulaunch.topology.batch import Batch, make_batch
-from ipulaunch.topology.ipu_refusals import ipus_needed
-from ipulaunch.topology.pipelines import check_pipeline
-from ipulaunch.topology.plan import Plan, from_json, to_json
-from ipulaunch.workers.backends.ipu_environment import flags
-from ipulaunch.workers.binding import Binding, bind, bind_share
-from ipulaunch.workers.heartbeat import Heartbeat
-from ipulaunch.workers.lifetime import end_with_parent
-from ipulaunch.workers.own_plan import own_plan
-from ipulaunch.workers.records import UNEXPECTED, Records
-from ipulaunch.workers.threads import read_back, size_pools
+from ipulaunch.configs.runs.directory import RunDirectory, write_whole
+from ipulaunch.configs.runs.job import Job, from_yaml, to_yaml
+from ipulaunch.configs.runs.untrusted import read_text
+from ipulaunch.configs.settings.paths import with_whole_paths
+from ipulaunch.configs.settings.tree import assignment
+from ipulaunch.configs.settings.workloads import WORKLOADS, resolve
+from ipulaunch.topology.machines import cpulist
+from ipulaunch.topology.planning import popdist
+from ipulaunch.topology.planning.batch import Batch, make_batch
+from ipulaunch.topology.planning.ipu_refusals import ipus_needed
+from ipulaunch.topology.planning.pipelines import check_pipeline
+from ipulaunch.topology.planning.plan import Plan, from_json, to_json
+from ipulaunch.workers.backends.ipu.environment import flags
+from ipulaunch.workers.lifecycle.binding import Binding, bind, bind_share
+from ipulaunch.workers.lifecycle.heartbeat import Heartbeat
+from ipulaunch.workers.lifecycle.lifetime import end_with_parent
+from ipulaunch.workers.lifecycle.plan_of_pasted_line import own_plan
+from ipulaunch.workers.lifecycle.records import UNEXPECTED, Records
+from ipulaunch.workers.lifecycle.threads import read_back, size_pools
 
 
 def main() -> NoReturn:
@@ -52,8 +53,8 @@ def main() -> NoReturn:
         if job.backend == "ipu":
             os.environ.update(flags(job.settings, os.environ))
 
-        from ipulaunch.workers.backends.choice import make_backend, make_devices, stack
-        from ipulaunch.workers.collective import texts_of
+        from ipulaunch.workers.backends.collective import texts_of
+        from ipulaunch.workers.backends.selection import make_backend, make_devices, stack
 
         threads = read_back(threads)
         make_devices(job)
@@ -75,7 +76,7 @@ def main() -> NoReturn:
         )
 
         from ipulaunch.workers.instance import Instance
-        from ipulaunch.workers.stopping import StopRequest
+        from ipulaunch.workers.lifecycle.stopping import StopRequest
         from ipulaunch.workers.work import carry_out
 
         stop = StopRequest(run, place, backend.collective)

@@ -6,9 +6,9 @@ import os
 import sys
 
 from ipulaunch.configs.errors import IpulaunchError, UsageError
-from ipulaunch.topology import popdist
-from ipulaunch.workers.binding import bind_share
-from ipulaunch.workers.lifetime import end_with_parent
+from ipulaunch.topology.planning import popdist
+from ipulaunch.workers.lifecycle.binding import bind_share
+from ipulaunch.workers.lifecycle.lifetime import end_with_parent
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from ipulaunch.data_pipeline.source import Source
-from ipulaunch.topology.host_events import HostEvents
+from ipulaunch.data_pipeline.sources.source import Source
+from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.workers.backends.interface import Trained
 from ipulaunch.workers.feeds import training_feed, validation_batch, validation_feed, validation_progress
 from ipulaunch.workers.instance import Instance

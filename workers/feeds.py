@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-from ipulaunch.data_pipeline.now_and_then import now_and_then
 from ipulaunch.data_pipeline.order import Shuffle
-from ipulaunch.data_pipeline.source import Source
+from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
+from ipulaunch.data_pipeline.throttled import now_and_then
 from ipulaunch.topology import Batch
 from ipulaunch.workers.backends.interface import Feed, Maker, Trace
 from ipulaunch.workers.instance import Instance

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from ipulaunch.configs.job import Job
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.data_pipeline.normalise import as_sent
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.job import Job
+from ipulaunch.data_pipeline.sources.normalise import as_sent
 from ipulaunch.topology import Batch
-from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.interface import Backend
-from ipulaunch.workers.records import Records
-from ipulaunch.workers.stopping import StopRequest
+from ipulaunch.workers.lifecycle.records import Records
+from ipulaunch.workers.lifecycle.stopping import StopRequest
 
 
 class Instance(NamedTuple):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ipulaunch.data_pipeline.source import Source
-from ipulaunch.topology.host_events import HostEvents
+from ipulaunch.data_pipeline.sources.source import Source
+from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.workers.backends.interface import Trained
 from ipulaunch.workers.feeds import training_feed
 from ipulaunch.workers.instance import Instance
-from ipulaunch.workers.state import TrainingState
+from ipulaunch.workers.state.training_state import TrainingState
 
 
 def load_program(at: Instance, source: Source, events: HostEvents, trained: Trained, state: TrainingState) -> None:

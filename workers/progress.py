@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, Mapping
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, JobError, StoppedError
-from ipulaunch.topology.batch import samples_of
-from ipulaunch.topology.host_events import HostEvents
+from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.batch import samples_of
 from ipulaunch.workers.instance import Instance
 
 _EVENT_INTERVAL_S = 0.2  # a display shows no more; a million updates need not leave a million lines

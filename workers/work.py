@@ -10,27 +10,27 @@ from typing import Any, Dict, Mapping, Optional
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.configs.estimators import KERAS
-from ipulaunch.configs.run_directory import write_whole
-from ipulaunch.data_pipeline.choice import make_sources, reading_warnings
-from ipulaunch.data_pipeline.source import Source, data_errors
+from ipulaunch.configs.runs.directory import write_whole
+from ipulaunch.configs.settings.estimators import KERAS
+from ipulaunch.data_pipeline.sources.selection import make_sources, reading_warnings
+from ipulaunch.data_pipeline.sources.source import Source, data_errors
 from ipulaunch.topology.networks import network_of
 from ipulaunch.workers.compiling import compile_run
 from ipulaunch.workers.estimators.running import run_estimator
-from ipulaunch.workers.evaluation import validate_run
-from ipulaunch.workers.history import History
 from ipulaunch.workers.instance import Instance
-from ipulaunch.workers.keeper import Keeper
+from ipulaunch.workers.lifecycle.skipped_records import count_unread
 from ipulaunch.workers.loading import load_program
-from ipulaunch.workers.measures import measures_of
 from ipulaunch.workers.models.build import build_model
-from ipulaunch.workers.optimizers import make_optimizer
-from ipulaunch.workers.precision import precision
-from ipulaunch.workers.report import draw_curves
-from ipulaunch.workers.state import TrainingState
-from ipulaunch.workers.training import plan_events, train
-from ipulaunch.workers.unread import count_unread
-from ipulaunch.workers.weights_and_biases import wandb_run
+from ipulaunch.workers.models.measures import measures_of
+from ipulaunch.workers.models.optimizers import make_optimizer
+from ipulaunch.workers.models.precision import precision
+from ipulaunch.workers.state.curves import draw_curves
+from ipulaunch.workers.state.history import History
+from ipulaunch.workers.state.keeper import Keeper
+from ipulaunch.workers.state.training_state import TrainingState
+from ipulaunch.workers.state.weights_and_biases import wandb_run
+from ipulaunch.workers.train import plan_events, train
+from ipulaunch.workers.validate import validate_run
 
 
 def carry_out(at: Instance) -> Dict[str, Any]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline import cifar_files, mnist_files
-from ipulaunch.data_pipeline.image_files import Part
 from ipulaunch.data_pipeline.parallel import Progress, Report
-from ipulaunch.data_pipeline.record_files import SPLITS
+from ipulaunch.data_pipeline.records.files import SPLITS
+from ipulaunch.data_pipeline.sources import cifar_files, mnist_files
+from ipulaunch.data_pipeline.sources.image_files import Part
 
 _VERSIONS: Dict[str, Callable[[Path, str], List[List[Part]]]] = {
     "cifar10": functools.partial(cifar_files.versions, classes=10),

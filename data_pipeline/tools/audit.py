@@ -13,16 +13,16 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
-from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.errors import DataError
-from ipulaunch.configs.job import Job, from_yaml
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.untrusted import read_text
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.job import Job, from_yaml
+from ipulaunch.configs.runs.untrusted import read_text
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData
 from ipulaunch.data_pipeline.order import Shuffle, whole_updates
 from ipulaunch.data_pipeline.parallel import Progress, Report
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, Attempt, Begun, read_attempts, read_trace
-from ipulaunch.topology.batch import updates_per_epoch
-from ipulaunch.topology.plan import Plan, from_json
+from ipulaunch.topology.planning.batch import updates_per_epoch
+from ipulaunch.topology.planning.plan import Plan, from_json
 
 _SHOWN = 10  # discrepancies of each kind that are named
 _BYTES_PER_SAMPLE = 28  # to draw the order of a pass

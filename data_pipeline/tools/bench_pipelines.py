@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Tuple
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline import cosmoflow, imagenet
-from ipulaunch.data_pipeline.augmentation import Draws, random_window
-from ipulaunch.data_pipeline.example import NotAnExample, find_features
-from ipulaunch.data_pipeline.image_header import NotAnImage, read_header
-from ipulaunch.data_pipeline.index import Index, open_index
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.parallel import in_order
-from ipulaunch.data_pipeline.record_reader import RecordReader
-from ipulaunch.data_pipeline.source import Source, data_errors
+from ipulaunch.data_pipeline.records.example import NotAnExample, find_features
+from ipulaunch.data_pipeline.records.index import Index, open_index
+from ipulaunch.data_pipeline.records.reader import RecordReader
+from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
+from ipulaunch.data_pipeline.sources.augmentation import Draws, random_window
+from ipulaunch.data_pipeline.sources.image_header import NotAnImage, read_header
+from ipulaunch.data_pipeline.sources.source import Source, data_errors
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.planning.popdist import Place
 
 if TYPE_CHECKING:
     from ipulaunch.data_pipeline.tools.bench import Task

@@ -12,10 +12,10 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, UsageError
-from ipulaunch.configs.run_directory import write_whole
-from ipulaunch.data_pipeline.image_decoding import defect_of
-from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header
+from ipulaunch.configs.runs.directory import write_whole
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
+from ipulaunch.data_pipeline.sources.image_decoding import defect_of
+from ipulaunch.data_pipeline.sources.image_header import ImageHeader, NotAnImage, read_header
 from ipulaunch.data_pipeline.tools.raw_file import RawFile
 from ipulaunch.data_pipeline.tools.raw_images import RawImage, list_images
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records

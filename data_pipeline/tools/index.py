@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict
 
-from ipulaunch.data_pipeline.index import open_index
-from ipulaunch.data_pipeline.kept_index import kept_at
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores
+from ipulaunch.data_pipeline.records.index import open_index
+from ipulaunch.data_pipeline.records.kept_index import kept_at
 from ipulaunch.data_pipeline.tools.array_sets import find_arrays
 from ipulaunch.data_pipeline.tools.sets import find_set, holds_records
 

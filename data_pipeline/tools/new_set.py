@@ -12,7 +12,7 @@ from typing import Iterator
 import numpy as np
 
 from ipulaunch.configs.errors import UsageError
-from ipulaunch.data_pipeline.record_files import SPLITS
+from ipulaunch.data_pipeline.records.files import SPLITS
 
 
 @contextlib.contextmanager

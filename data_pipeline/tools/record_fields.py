@@ -6,8 +6,8 @@ from typing import Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
-from ipulaunch.data_pipeline.example import NotAnExample, Span, find_features
-from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header, require_end
+from ipulaunch.data_pipeline.records.example import NotAnExample, Span, find_features
+from ipulaunch.data_pipeline.sources.image_header import ImageHeader, NotAnImage, read_header, require_end
 
 CHANNELS, TARGETS, CLASSES = 4, 4, 1000
 _BOX = tuple(f"image/object/bbox/{side}" for side in ("xmin", "xmax", "ymin", "ymax"))

@@ -9,7 +9,7 @@ from typing import BinaryIO, Iterable, List, Mapping, Sequence, Union
 
 import numpy as np
 
-from ipulaunch.data_pipeline.tfrecord import masked_crc
+from ipulaunch.data_pipeline.records.tfrecord import masked_crc
 
 # Bytes or text, whole numbers, or floats as an array: the three kinds of values a tf.train.Example knows.
 Value = Union[bytes, str, Sequence[int], np.ndarray]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline.record_files import SPLITS, shards, volumes
+from ipulaunch.data_pipeline.records.files import SPLITS, shards, volumes
 
 
 class RecordSet(NamedTuple):

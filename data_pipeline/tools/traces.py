@@ -10,8 +10,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.untrusted import open_regular, parse_json
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.untrusted import open_regular, parse_json
 
 COLUMNS = ("epoch", "update", "step", "replica", "sample")
 _HEAD = ",".join(COLUMNS).encode()

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import IO, Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from ipulaunch.configs.errors import PlanError
-from ipulaunch.data_pipeline.packed import is_gzip
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
-from ipulaunch.data_pipeline.record_files import SPLITS
-from ipulaunch.data_pipeline.tfrecord import FOOTER, HEADER, masked_crc
+from ipulaunch.data_pipeline.records.files import SPLITS
+from ipulaunch.data_pipeline.records.gzip_files import is_gzip
+from ipulaunch.data_pipeline.records.tfrecord import FOOTER, HEADER, masked_crc
 from ipulaunch.data_pipeline.tools.array_sets import find_arrays, verify_arrays
 from ipulaunch.data_pipeline.tools.record_fields import check_record
 from ipulaunch.data_pipeline.tools.sets import RecordSet, find_set, holds_records

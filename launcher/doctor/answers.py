@@ -49,8 +49,8 @@ def mpi4py():
     return MPI.Get_library_version()
 
 def memory():
-    from ipulaunch.topology.hosts import discover
-    from ipulaunch.workers.binding import bind
+    from ipulaunch.topology.machines.hosts import discover
+    from ipulaunch.workers.lifecycle.binding import bind
     nodes = discover("here").nodes
     return bind(os.sched_getaffinity(0), 1, (nodes[0].number,)).memory
 

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any, List, NamedTuple, Optional, Tuple
 
-from ipulaunch.configs.estimators import KERAS
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
-from ipulaunch.configs.run_directory import RUNS
+from ipulaunch.configs.runs.directory import RUNS
+from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.launcher.doctor.check import BOTH, DIRECT, OPENMPI, POPRUN
-from ipulaunch.launcher.volumes import Volumes, volumes_of
+from ipulaunch.launcher.launch.volumes import Volumes, volumes_of
 from ipulaunch.topology import Plan
 
 SYNTHETIC, NOT_NAMED = "synthetic", "not named"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Tuple
 
-from ipulaunch.configs.secrets import MASK, is_secret
-from ipulaunch.launcher.redaction import redact
+from ipulaunch.configs.runs.secrets import MASK, is_secret
+from ipulaunch.launcher.launch.redaction import redact
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
 

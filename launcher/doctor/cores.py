@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import List
 
 from ipulaunch.configs.errors import IpulaunchError
-from ipulaunch.configs.wording import counted
+from ipulaunch.configs.text import counted
 from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, WARNING, Check
 from ipulaunch.launcher.doctor.world import World
-from ipulaunch.topology import cpulist, hosts
+from ipulaunch.topology.machines import cpulist, hosts
 
 GROUP = "this machine"
 

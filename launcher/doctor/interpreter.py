@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import List
 
-from ipulaunch.configs.wording import ENABLE_SDK
+from ipulaunch.configs.text import ENABLE_SDK
 from ipulaunch.launcher.doctor.answers import Answer, ask_python
 from ipulaunch.launcher.doctor.case import SYNTHETIC, Case
 from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, OPENMPI, POPRUN, WARNING, Check

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
 from ipulaunch.configs.errors import UsageError
-from ipulaunch.configs.run_directory import RUNS, records_of
-from ipulaunch.configs.wording import counted, some
+from ipulaunch.configs.runs.directory import RUNS, records_of
+from ipulaunch.configs.text import counted, some
 from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import OK, WARNING, Check
 from ipulaunch.launcher.doctor.world import World
-from ipulaunch.launcher.earlier_runs import all_runs, newest_first
-from ipulaunch.launcher.endings import attempt_of, read_endings
-from ipulaunch.launcher.run_states import FRESH_S, last_sign
-from ipulaunch.launcher.session_files import left_sessions, place_of_sessions
+from ipulaunch.launcher.runs.earlier_runs import all_runs, newest_first
+from ipulaunch.launcher.runs.states import FRESH_S, last_sign
+from ipulaunch.launcher.supervise.endings import attempt_of, read_endings
+from ipulaunch.launcher.supervise.session_files import left_sessions, place_of_sessions
 
 GROUP = "leftovers"
 _INSTANCE = "ipulaunch.workers"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import List, Optional, Tuple
 
-from ipulaunch.configs.wording import counted
+from ipulaunch.configs.text import counted
 from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import OK, POPRUN, WARNING, Check, amount
 from ipulaunch.launcher.doctor.cores import GROUP
 from ipulaunch.launcher.doctor.world import World
-from ipulaunch.topology.cgroups import tightest
+from ipulaunch.topology.machines.cgroups import tightest
 
 _FILES, _FILES_EACH = 64, 16  # of mpirun: its own, and pipes and sockets for an instance
 _THREADS_EACH, _THREADS_PER_CORE = 40, 4  # of an instance: TensorFlow's pools

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import List
 
-from ipulaunch.configs.wording import counted
+from ipulaunch.configs.text import counted
 from ipulaunch.launcher.doctor.answers import Answer
 from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import OK, POPRUN, WARNING, Check, amount
 from ipulaunch.launcher.doctor.cores import GROUP
 from ipulaunch.launcher.doctor.world import World
-from ipulaunch.topology.cgroups import tightest
+from ipulaunch.topology.machines.cgroups import tightest
 
 _MIB, _GIB = 1 << 20, 1 << 30
 _INSTANCE = _GIB  # TensorFlow alone takes 400 to 600 MiB

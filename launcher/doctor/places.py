@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
-from ipulaunch.configs.wording import counted
+from ipulaunch.configs.text import counted
 from ipulaunch.launcher.doctor.case import NOT_NAMED, SYNTHETIC, Case, Place
 from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, WARNING, Check, amount
 from ipulaunch.launcher.doctor.world import World

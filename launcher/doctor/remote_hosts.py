@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ipulaunch.configs.errors import NotReadyError
-from ipulaunch.configs.wording import some
+from ipulaunch.configs.text import some
 from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, POPRUN, WARNING, Check, clean
 from ipulaunch.launcher.doctor.interpreter import own_version
 from ipulaunch.launcher.doctor.places import nearest
 from ipulaunch.launcher.doctor.world import Output, World
-from ipulaunch.topology.hosts import is_here
+from ipulaunch.topology.machines.hosts import is_here
 
 GROUP = "host "  # and its name
 # Inside a job mpirun starts its daemons with the scheduler's own means, where it was built for them.

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, List, Optional
 
 import click
 
-from ipulaunch.configs.wording import counted, some
+from ipulaunch.configs.text import counted, some
 from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import MISSING, OK, WARNING, Check
 from ipulaunch.launcher.doctor.remote_hosts import GROUP as HOST

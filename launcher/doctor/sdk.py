@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import List, Tuple
 
-from ipulaunch.configs.wording import ENABLE_SDK
+from ipulaunch.configs.text import ENABLE_SDK
 from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import MISSING, OK, POPRUN, WARNING, Check
 from ipulaunch.launcher.doctor.world import World
-from ipulaunch.launcher.poprun_table import NEWEST
+from ipulaunch.launcher.engines.poprun_table import NEWEST
 
 GROUP = "poprun, on IPUs"
 _FIRST = (2, 6)  # that our workers know

@@ -8,7 +8,7 @@ from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, Check
 from ipulaunch.launcher.doctor.places import GROUP
 from ipulaunch.launcher.doctor.world import World
-from ipulaunch.launcher.volumes import Look, looks
+from ipulaunch.launcher.launch.volumes import Look, looks
 
 
 def check_volumes(case: Case, world: World) -> List[Check]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Callable, Mapping, NamedTuple, Optional, Sequence
 
-from ipulaunch.launcher import engines
+from ipulaunch.launcher.engines import discovery
 
 _MOST_OUTPUT = 1 << 20  # bytes that are read of what a command says
 _END_S = 2.0  # for the kernel to end what was killed
@@ -70,7 +70,7 @@ def _read(file: IO[bytes]) -> str:
 
 def _find(name: str) -> Optional[str]:
     """A program as the launcher would find it."""
-    return engines.find_poprun() if name == "poprun" else shutil.which(name)
+    return discovery.find_poprun() if name == "poprun" else shutil.which(name)
 
 
 def _reach(host: str, port: int, timeout_s: float) -> str:
@@ -105,7 +105,7 @@ class World:
     root: Path = Path("/")
     run: Callable[..., Output] = _run  # (words, timeout_s, text for its stdin)
     find: Callable[[str], Optional[str]] = _find  # a program on the PATH
-    open_mpi: Callable[[], engines.OpenMpi] = engines.open_mpi
+    open_mpi: Callable[[], discovery.OpenMpi] = discovery.open_mpi
     reach: Callable[[str, int, float], str] = _reach  # why a port cannot be reached, "" if it can
     talk_to_self: Callable[[], str] = _talk_to_self  # why a port of our own cannot be reached, "" if it can
     space: Callable[[Path], Space] = _space

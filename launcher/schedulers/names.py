@@ -7,7 +7,7 @@ import shlex
 from typing import Union
 
 from ipulaunch.configs.errors import UsageError
-from ipulaunch.launcher.redaction import refuse_secret
+from ipulaunch.launcher.launch.redaction import refuse_secret
 
 # Kind of name, what it looks like, and how that is said.
 _PATTERNS = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, List, Optional
 
-from ipulaunch.configs.job import set_options
-from ipulaunch.configs.schema import leaves, plain_value, value_of
+from ipulaunch.configs.runs.job import set_options
+from ipulaunch.configs.settings.schema import leaves, plain_value, value_of
+from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.sites import Site
-from ipulaunch.configs.workloads import Resolved
-from ipulaunch.launcher.asked import Asked, Engine, poprun_below
-from ipulaunch.launcher.poprun_table import OFFERED
+from ipulaunch.launcher.engines.poprun_table import OFFERED
+from ipulaunch.launcher.launch.launch_options import Asked, Engine, poprun_below
 from ipulaunch.launcher.schedulers.names import plain
 from ipulaunch.topology import Plan
 

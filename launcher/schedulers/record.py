@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Optional
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.configs.run_directory import RunDirectory, write_whole
+from ipulaunch.configs.runs.directory import RunDirectory, write_whole
+from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.configs.sites import SCHEDULERS
-from ipulaunch.configs.untrusted import parse_json, read_text
-from ipulaunch.configs.wording import utc
+from ipulaunch.configs.text import utc
 
 _FORMAT = 1
 _IDS = {"slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID"}

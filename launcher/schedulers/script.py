@@ -6,7 +6,7 @@ import signal
 from typing import List, Optional, Sequence
 
 from ipulaunch.configs.errors import StoppedError, UsageError
-from ipulaunch.configs.run_directory import INSIDE
+from ipulaunch.configs.runs.directory import INSIDE
 from ipulaunch.configs.sites import JOB_ID
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, Word, one_line, plain, quoted

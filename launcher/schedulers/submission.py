@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import IpulaunchError, JobError, PlanError, UsageError
-from ipulaunch.configs.job import to_yaml
 from ipulaunch.configs.pods import read_catalogue
-from ipulaunch.configs.run_directory import RunDirectory, write_whole
+from ipulaunch.configs.runs.directory import RunDirectory, write_whole
+from ipulaunch.configs.runs.job import to_yaml
+from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.sites import SCHEDULERS, Site
-from ipulaunch.configs.wording import counted, utc
-from ipulaunch.configs.workloads import Resolved
-from ipulaunch.launcher.asked import ONE_PROCESS, Asked, Engine
-from ipulaunch.launcher.earlier_runs import AUTO, about_resume, with_resume
-from ipulaunch.launcher.launch import Launch, launch_workload
-from ipulaunch.launcher.needs import require_images
-from ipulaunch.launcher.planning import hosts_needed, named_hosts, plan_workload, system_of
+from ipulaunch.configs.text import counted, utc
+from ipulaunch.launcher.launch.launch import Launch, launch_workload
+from ipulaunch.launcher.launch.launch_options import ONE_PROCESS, Asked, Engine
+from ipulaunch.launcher.launch.needs import require_images
+from ipulaunch.launcher.launch.planning import hosts_needed, named_hosts, plan_workload, system_of
+from ipulaunch.launcher.runs.earlier_runs import AUTO, about_resume, with_resume
 from ipulaunch.launcher.schedulers import record, time_limit
 from ipulaunch.launcher.schedulers.job import ClusterJob, Wishes
 from ipulaunch.launcher.schedulers.pinned import again_words, at_site, first_words
@@ -27,8 +27,8 @@ from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import scheduler_of
 from ipulaunch.launcher.schedulers.tools import NoAnswer, UnknownJob
 from ipulaunch.launcher.schedulers.variables import variables_of
-from ipulaunch.topology import hostlist
-from ipulaunch.topology.plan import to_json
+from ipulaunch.topology.machines import hostlist
+from ipulaunch.topology.planning.plan import to_json
 
 _LEAD_MARGIN_S = 60  # Slurm's signals come up to a minute off
 # Options that only some schedulers have a use for.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
 from ipulaunch.configs.errors import UsageError
-from ipulaunch.configs.secrets import is_secret
+from ipulaunch.configs.runs.secrets import is_secret
 from ipulaunch.launcher.schedulers.names import plain
 
 _FROM_SECRET = "secret:"  # --env NAME=secret:SECRET/KEY, in Kubernetes

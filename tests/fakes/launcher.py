@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from ipulaunch.launcher import engines, supervision
-from ipulaunch.launcher.entry import main
+from ipulaunch.launcher.cli.entry import main
+from ipulaunch.launcher.engines import discovery
+from ipulaunch.launcher.supervise import supervision
 
 if __name__ == "__main__":
     mpirun = sys.argv.pop(1)
-    engines.find_mpirun = lambda: mpirun
+    discovery.find_mpirun = lambda: mpirun
     supervision.GRACE_S = 0.2
     supervision.LOOK_INTERVAL_S = 0.02
     main()

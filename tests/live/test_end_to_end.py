@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from fixtures.trainings import LONGEST_S, REHEARSAL, SYNTHETIC
 
-from ipulaunch.data_pipeline.example import find_features
-from ipulaunch.data_pipeline.tfrecord import scan
+from ipulaunch.data_pipeline.records.example import find_features
+from ipulaunch.data_pipeline.records.tfrecord import scan
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
-from ipulaunch.topology.hosts import discover
-from ipulaunch.workers.checkpoints import load
+from ipulaunch.topology.machines.hosts import discover
+from ipulaunch.workers.state.checkpoints import load
 
 IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]
 
@@ -117,7 +117,7 @@ def test_a_printed_command_pasted_into_a_shell_is_the_same_training(rehearsal: P
 
 @pytest.mark.night
 def test_checkpoints_of_a_pipelined_run_are_evaluated_again(tmp_path: Path) -> None:
-    """At night: in process, test_training.py evaluates checkpoints and test_ipu_pipeline.py pipelines."""
+    """At night: in process, test_train.py evaluates checkpoints and backends/ipu/test_pipeline.py pipelines."""
     mnist = ["mnist", "--pipelining", "--engine", "openmpi", "--micro-batch-size", "8", "--n-train", "128"]
     mnist += ["--n-valid", "50", "--validation-micro-batch-size", "8", "--num-epochs", "2"]
     trained = ipulaunch(*mnist, "--run-dir", "run", cwd=tmp_path)
@@ -136,7 +136,7 @@ def test_checkpoints_of_a_pipelined_run_are_evaluated_again(tmp_path: Path) -> N
 
 @pytest.mark.night
 def test_evaluation_without_a_checkpoint_says_that_weights_are_random(tmp_path: Path) -> None:
-    """At night: test_training.py has the warning in process, and other runs show warnings."""
+    """At night: test_train.py has the warning in process, and other runs show warnings."""
     words = ["--engine", "openmpi", "--n-train", "64", "--n-valid", "16", "--no-training", "--run-dir", "run"]
     done = ipulaunch("mnist", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,5 @@
 """The networks that workloads can train."""
 
-from ipulaunch.topology.networks.choice import computed_by, network_of
+from ipulaunch.topology.networks.selection import computed_by, network_of
 
 __all__ = ["computed_by", "network_of"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Tuple
 
-from ipulaunch.topology.network import Layer, Network
+from ipulaunch.topology.networks.network import Layer, Network
 
 
 class Builder:

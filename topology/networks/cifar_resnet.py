@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ipulaunch.configs.images import ImageModel, ImageSettings
-from ipulaunch.topology.network import Network
+from ipulaunch.configs.settings.images import ImageModel, ImageSettings
 from ipulaunch.topology.networks.builder import Builder
 from ipulaunch.topology.networks.images import conv, norm, pixels
+from ipulaunch.topology.networks.network import Network
 
 _CHANNELS = (16, 32, 64)
 # Blocks in each stack: 6 n + 2 layers have weights.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ipulaunch.configs.cosmoflow import CosmoflowSettings
-from ipulaunch.topology.network import Network
+from ipulaunch.configs.settings.cosmoflow import CosmoflowSettings
 from ipulaunch.topology.networks.builder import Builder
+from ipulaunch.topology.networks.network import Network
 
 # tanh only nears 1, and targets lie in [-1, 1]: the published network stretches its output.
 _OUTPUT_SCALE = 1.2

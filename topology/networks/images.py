@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.images import ImageModel, ImageSettings
+from ipulaunch.configs.settings.images import ImageModel, ImageSettings
 from ipulaunch.topology.networks.builder import Builder
 
 _EPSILON = 1.001e-5  # of Keras applications, and of all norms of the published networks

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ipulaunch.configs.images import ImageSettings
-from ipulaunch.topology.network import Network
+from ipulaunch.configs.settings.images import ImageSettings
 from ipulaunch.topology.networks.builder import Builder
 from ipulaunch.topology.networks.images import pixels
+from ipulaunch.topology.networks.network import Network
 
 
 def mnist_cnn(settings: ImageSettings) -> Network:

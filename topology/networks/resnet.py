@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Dict, Tuple
 
-from ipulaunch.configs.images import ImageModel, ImageSettings
-from ipulaunch.topology.network import Network
+from ipulaunch.configs.settings.images import ImageModel, ImageSettings
 from ipulaunch.topology.networks.builder import Builder
 from ipulaunch.topology.networks.images import conv, norm, pixels
+from ipulaunch.topology.networks.network import Network
 
 BLOCKS: Dict[str, Tuple[int, ...]] = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
 

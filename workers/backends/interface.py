@@ -21,10 +21,10 @@ from typing import (
 import tensorflow as tf
 
 from ipulaunch.topology import Batch
-from ipulaunch.topology.host_events import HostEvents
-from ipulaunch.topology.popdist import Place
-from ipulaunch.workers.collective import Collective
-from ipulaunch.workers.measures import Measure
+from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.workers.backends.collective import Collective
+from ipulaunch.workers.models.measures import Measure
 
 Maker = Callable[[Any], Any]  # (numbers of a micro-batch) to its (inputs, targets), in the step
 Progress = Callable[[int, int], object]  # (micro-batches done, in all)

@@ -7,9 +7,9 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import tensorflow as tf
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.topology.network import Layer, Network
-from ipulaunch.workers.measures import Measure
+from ipulaunch.topology.networks.network import Layer, Network
 from ipulaunch.workers.models.build import make_layers
+from ipulaunch.workers.models.measures import Measure
 
 Made = Tuple[Layer, Any]
 Stage = Callable[..., Any]

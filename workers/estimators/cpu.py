@@ -8,14 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.topology.networks import network_of
-from ipulaunch.workers.backends.draws import PositionedDropout
+from ipulaunch.workers.backends.cpu.draws import PositionedDropout
 from ipulaunch.workers.estimators.chain import Stage, in_turn, make_chain
 from ipulaunch.workers.estimators.fields import named
 from ipulaunch.workers.estimators.interface import Estimators
 from ipulaunch.workers.estimators.metrics import make_metrics
 from ipulaunch.workers.estimators.optimizers import make_optimizer
 from ipulaunch.workers.instance import Instance
-from ipulaunch.workers.measures import measures_of
+from ipulaunch.workers.models.measures import measures_of
 
 
 class CpuEstimators(Estimators):

@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.workers.collective import Collective
-from ipulaunch.workers.measures import Measure
+from ipulaunch.workers.backends.collective import Collective
+from ipulaunch.workers.models.measures import Measure
 
 
 def make_metrics(measures: Sequence[Measure]) -> Callable[..., Dict[str, Any]]:

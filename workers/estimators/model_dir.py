@@ -9,11 +9,11 @@ from typing import Any, Dict, NamedTuple, Optional
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, SettingsError
-from ipulaunch.configs.run_directory import write_whole
-from ipulaunch.configs.untrusted import parse_json, read_text
-from ipulaunch.workers.identity import require_same
+from ipulaunch.configs.runs.directory import write_whole
+from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
+from ipulaunch.workers.state.identity import require_same
 
 _NOTES = "ipulaunch.json"
 

@@ -7,7 +7,7 @@ from typing import Any, Dict
 import tensorflow as tf
 
 from ipulaunch.topology import Batch
-from ipulaunch.workers.optimizers import scaled_rate, smoothing
+from ipulaunch.workers.models.optimizers import scaled_rate, smoothing
 
 
 def make_optimizer(settings: Any, batch: Batch) -> Any:

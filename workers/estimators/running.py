@@ -9,25 +9,25 @@ from typing import Any, Dict, Mapping, Optional
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, JobError, NotReadyError, SettingsError
-from ipulaunch.configs.estimators import PLAIN, check_accumulation
-from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.settings.estimators import PLAIN, check_accumulation
 from ipulaunch.data_pipeline.order import validation_ids
-from ipulaunch.data_pipeline.source import Source
-from ipulaunch.topology.host_events import HostEvents
-from ipulaunch.topology.rules import divisors
+from ipulaunch.data_pipeline.sources.source import Source
+from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.rules import divisors
 from ipulaunch.workers.estimators.hooks import Outside, Save, Tell, Watch
 from ipulaunch.workers.estimators.interface import Estimators
 from ipulaunch.workers.estimators.metrics import over_instances
 from ipulaunch.workers.estimators.model_dir import ModelDir, Newest
-from ipulaunch.workers.evaluation import judged
 from ipulaunch.workers.feeds import training_feed, validation_batch, validation_feed, validation_progress
-from ipulaunch.workers.history import History
-from ipulaunch.workers.identity import identity_of
 from ipulaunch.workers.instance import Instance
-from ipulaunch.workers.measures import measures_of
-from ipulaunch.workers.optimizers import scaled_rate
+from ipulaunch.workers.models.measures import measures_of
+from ipulaunch.workers.models.optimizers import scaled_rate
 from ipulaunch.workers.progress import Progress
-from ipulaunch.workers.training import announce, plan_events, summarise
+from ipulaunch.workers.state.history import History
+from ipulaunch.workers.state.identity import identity_of
+from ipulaunch.workers.train import announce, plan_events, summarise
+from ipulaunch.workers.validate import judged
 
 
 def run_estimator(at: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:
@@ -65,7 +65,7 @@ def _require_estimators() -> None:
 def _make_side(at: Instance) -> Estimators:
     """What makes Estimators for the backend of this job."""
     if at.job.backend == "ipu":
-        from ipulaunch.workers.backends.ipu_estimator import IpuEstimators
+        from ipulaunch.workers.backends.ipu.estimator import IpuEstimators
 
         return IpuEstimators(at)
     from ipulaunch.workers.estimators.cpu import CpuEstimators

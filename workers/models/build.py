@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import tensorflow as tf
 
-from ipulaunch.topology.network import Layer, Network, shapes
+from ipulaunch.topology.networks.network import Layer, Network, shapes
 from ipulaunch.workers.models.layers import CountsToDensity, Downsample, GroupNorm, Normalise, Scale
 
 Dropout = Callable[[float, str], Any]

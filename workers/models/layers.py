@@ -6,7 +6,7 @@ from typing import Any, Tuple
 
 import tensorflow as tf
 
-from ipulaunch.data_pipeline.normalise import colours, density
+from ipulaunch.data_pipeline.sources.normalise import colours, density
 
 
 class CountsToDensity(tf.keras.layers.Layer):  # type: ignore[misc]

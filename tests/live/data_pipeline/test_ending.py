@@ -17,10 +17,10 @@ PROGRAM = """
 import os, sys
 import numpy as np
 from ipulaunch.data_pipeline.order import Shuffle
-from ipulaunch.data_pipeline.source import ArraySource
+from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.planning.popdist import Place
 
 class Busy(ArraySource):
     samples = 1000

@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 import numpy as np
 import pytest
 
-from ipulaunch.workers import checkpoints
+from ipulaunch.workers.state import checkpoints
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
 IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]

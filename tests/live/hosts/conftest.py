@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterator, List
 
 import pytest
 
-from ipulaunch.launcher.processes import die_with_parent
+from ipulaunch.launcher.supervise.processes import die_with_parent
 
 TOOLS = ("sshd", "ssh", "ssh-keygen", "ip", "unshare", "nsenter")
 SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])

@@ -14,9 +14,9 @@ import pytest
 from fixtures.canaries import Canaries, files_with
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.secrets import masked, secret_values, withheld, without_secrets
-from ipulaunch.workers.records import Records
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.secrets import masked, secret_values, withheld, without_secrets
+from ipulaunch.workers.lifecycle.records import Records
 
 IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]
 HERE = ["--pod", "4", "--num-instances", "2", "--oversubscribe", "--engine", "openmpi"]

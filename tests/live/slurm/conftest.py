@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
-from ipulaunch.launcher.processes import die_with_parent
+from ipulaunch.launcher.supervise.processes import die_with_parent
 
 TOOLS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
 SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"])  # daemons; only root has it on its PATH

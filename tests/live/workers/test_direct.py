@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional
 import numpy as np
 import pytest
 
-from ipulaunch.launcher import processes
+from ipulaunch.launcher.supervise import processes
 
 IPULAUNCH = [sys.executable, "-m", "ipulaunch.launcher"]
 SDK = "/opt/poplar_sdk-ubuntu_20_04-3.4.0+1"
@@ -92,7 +92,7 @@ def test_how_the_process_ends_is_how_the_instance_ends(
 )
 def test_an_instance_ends_with_the_launcher_that_started_it(start_as: Optional[Any], number: int) -> None:
     program = (
-        "import ctypes; from ipulaunch.workers.lifetime import end_with_parent; end_with_parent();"
+        "import ctypes; from ipulaunch.workers.lifecycle.lifetime import end_with_parent; end_with_parent();"
         " asked = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(asked), 0, 0, 0); print(asked.value)"
     )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OMPI_")}

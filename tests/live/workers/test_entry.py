@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 from fixtures.canaries import Canaries
 
-from ipulaunch.topology.plan import from_json
+from ipulaunch.topology.planning.plan import from_json
 
 LONGEST_S = 1800  # bounds a hang
 WORKER = [sys.executable, "-m", "ipulaunch.workers"]
@@ -51,7 +51,8 @@ def test_an_environment_that_contradicts_itself_is_said(tmp_path: Path, more: Li
 
 def test_several_instances_without_mpi_are_said() -> None:
     code = (
-        "from ipulaunch.topology.popdist import read_place; from ipulaunch.workers.collective import join; import os\n"
+        "from ipulaunch.topology.planning.popdist import read_place; import os\n"
+        "from ipulaunch.workers.backends.collective import join\n"
     )
     environ = {"POPDIST_NUM_TOTAL_REPLICAS": "4", "POPDIST_NUM_LOCAL_REPLICAS": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
     done = subprocess.run(
@@ -66,7 +67,7 @@ def test_a_shipped_value_that_gives_way_is_noted(tmp_path: Path) -> None:
     words = ["--backend", "cpu", "--rehearsal", "--set", "optimizer.name=adam"]
     done = start(*words, cwd=tmp_path, environ={"PYTHONPATH": str(tmp_path)}, workload="cifar10")
     assert done.returncode == 4
-    assert "note: optimizer.momentum 0.9 of configs/cifar10.yaml:" in done.stderr
+    assert "note: optimizer.momentum 0.9 of configs/workloads/cifar10.yaml:" in done.stderr
 
 
 TINY = [
@@ -78,7 +79,7 @@ TINY = [
 
 @pytest.mark.night
 def test_a_loss_that_is_not_finite_ends_the_job(tmp_path: Path) -> None:
-    """At night: test_training.py has the same in process."""
+    """At night: test_train.py has the same in process."""
     wild = ["--set", "optimizer.name=sgd", "--set", "optimizer.learning_rate=1e30"]
     done = start("--backend", "cpu", "--rehearsal", *TINY, *wild, cwd=tmp_path)
     assert done.returncode == 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from ipulaunch.launcher.cli import cli
+from ipulaunch.launcher.cli.main import cli
 
 pytestmark = pytest.mark.core
 

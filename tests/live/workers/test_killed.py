@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipulaunch.workers.checkpoints import found_in, load
+from ipulaunch.workers.state.checkpoints import found_in, load
 
 PROGRAM = Path(__file__).parent / "programs" / "killed.py"
 LIGHT = Path(__file__).parents[1] / "faults" / "light"  # a TensorFlow in NumPy

@@ -12,9 +12,10 @@ from typing import Any, Callable, Dict, List, Sequence
 import numpy as np
 import pytest
 
-from ipulaunch.topology import hostlist, table
-from ipulaunch.topology.batch import Batch
-from ipulaunch.topology.plan import Placement, Plan
+from ipulaunch.topology.machines import hostlist
+from ipulaunch.topology.planning import table
+from ipulaunch.topology.planning.batch import Batch
+from ipulaunch.topology.planning.plan import Placement, Plan
 
 FAKES = Path(__file__).parents[2] / "fakes"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -106,7 +107,7 @@ def test_two_instances_train_as_the_cpus_do(
     one_and_many: Path,
     tmp_path: Path,
 ) -> None:
-    """SDKs before 3.4 at night: the same path, and test_ipu_backend.py has their calls in process."""
+    """SDKs before 3.4 at night: the same path, and backends/ipu/test_backend.py has their calls in process."""
     words = [sys.executable, "-m", "ipulaunch.launcher", "cosmoflow", "--pod", "4", "--num-instances", "2"]
     done = start(*words, "--oversubscribe", "--run-dir", "run", *tiny_options, environ=sdk_environment(sdk))
     assert done.returncode == 0, done.stderr
@@ -178,7 +179,7 @@ def test_a_workload_runs_from_the_command_line_to_its_done_record(
 def test_compiling_alone_trains_nothing(
     start: Run, sdk_environment: Any, read_calls: Any, tiny_options: List[str], tmp_path: Path
 ) -> None:
-    """At night: test_ipu_pipeline.py compiles alone in process."""
+    """At night: backends/ipu/test_pipeline.py compiles alone in process."""
     words = [sys.executable, "-m", "ipulaunch.launcher", "cosmoflow", "--pod", "4", "--num-instances", "2"]
     words += ["--compile-only", "--executable-cache-path", "/cache", "--vipu-partition", "mine", *tiny_options]
     done = start(*words, "--oversubscribe", "--run-dir", "run", environ=sdk_environment("3.4"))
@@ -195,7 +196,7 @@ def test_compiling_alone_trains_nothing(
 
 @pytest.mark.night
 def test_poprun_without_the_sdk_ends_with_the_fix(start: Run, sdk_environment: Any, tiny_options: List[str]) -> None:
-    """At night: a worker without the SDK says the same by itself, test_ipu_worker.py."""
+    """At night: a worker without the SDK says the same by itself, backends/ipu/test_worker.py."""
     environ = sdk_environment("3.4")
     del environ["PYTHONPATH"]
     words = [sys.executable, "-m", "ipulaunch.launcher", "cosmoflow", "--pod", "4", "--num-instances", "1"]

@@ -10,9 +10,9 @@ import pytest
 
 from ipulaunch.data_pipeline import order, stream
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order, id_type, training_ids, validation_ids, whole_updates
-from ipulaunch.data_pipeline.source import ArraySource
+from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.topology import Batch
-from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.planning.popdist import Place
 
 SAMPLES = 300_000
 BATCH = Batch(micro_size=4, replicas=2, accumulation=2)

@@ -7,10 +7,10 @@ import pytest
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, validation_ids
-from ipulaunch.data_pipeline.source import ArraySource
+from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.planning.popdist import Place
 
 pytestmark = pytest.mark.core
 

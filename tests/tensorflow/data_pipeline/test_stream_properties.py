@@ -11,14 +11,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipulaunch.data_pipeline.index import open_index
 from ipulaunch.data_pipeline.order import Shuffle, training_ids, whole_updates
-from ipulaunch.data_pipeline.record_reader import RecordReader
-from ipulaunch.data_pipeline.source import ArraySource
+from ipulaunch.data_pipeline.records.index import open_index
+from ipulaunch.data_pipeline.records.reader import RecordReader
+from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.data_pipeline.tools.record_writer import write_records
 from ipulaunch.topology import Batch
-from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.planning.popdist import Place
 
 # The same examples in every run, so that a failure can be looked at again.
 SAME = settings(derandomize=True, deadline=None, database=None, max_examples=30)

@@ -26,39 +26,39 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipulaunch.configs.cosmoflow import CosmoflowData
 from ipulaunch.configs.errors import IpulaunchError
-from ipulaunch.configs.job import Job, from_yaml, to_yaml
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.schema import build
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.job import Job, from_yaml, to_yaml
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData
+from ipulaunch.configs.settings.schema import build
+from ipulaunch.configs.settings.tree import assignment, from_environment, merge
+from ipulaunch.configs.settings.workloads import WORKLOADS, resolve, schema_of
 from ipulaunch.configs.sites import Site, read_site, shipped_sites
-from ipulaunch.configs.tree import assignment, from_environment, merge
-from ipulaunch.configs.wording import utc
-from ipulaunch.configs.workloads import WORKLOADS, resolve, schema_of
-from ipulaunch.data_pipeline.archive import NotAnArchive, read_arrays
-from ipulaunch.data_pipeline.cifar import Cifar
-from ipulaunch.data_pipeline.cosmoflow import CosmoflowRecords
-from ipulaunch.data_pipeline.example import NotAnExample, find_features
-from ipulaunch.data_pipeline.image_header import NotAnImage, read_header, require_end
-from ipulaunch.data_pipeline.imagenet import ImagenetRecords
-from ipulaunch.data_pipeline.index import open_index
-from ipulaunch.data_pipeline.mnist import Mnist
-from ipulaunch.data_pipeline.record_reader import RecordReader
+from ipulaunch.configs.text import utc
+from ipulaunch.data_pipeline.records.example import NotAnExample, find_features
+from ipulaunch.data_pipeline.records.index import open_index
+from ipulaunch.data_pipeline.records.reader import RecordReader
+from ipulaunch.data_pipeline.sources.archive import NotAnArchive, read_arrays
+from ipulaunch.data_pipeline.sources.cifar import Cifar
+from ipulaunch.data_pipeline.sources.cosmoflow import CosmoflowRecords
+from ipulaunch.data_pipeline.sources.image_header import NotAnImage, read_header, require_end
+from ipulaunch.data_pipeline.sources.imagenet import ImagenetRecords
+from ipulaunch.data_pipeline.sources.mnist import Mnist
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, read_attempts, read_trace
-from ipulaunch.launcher import as_launched
-from ipulaunch.launcher.asked import Asked
-from ipulaunch.launcher.display import Display
-from ipulaunch.launcher.endings import read_endings
-from ipulaunch.launcher.events import Follower
-from ipulaunch.launcher.openmpi import OpenMpiOptions, openmpi_argv
+from ipulaunch.launcher.engines.openmpi import OpenMpiOptions, openmpi_argv
+from ipulaunch.launcher.launch import launch_record
+from ipulaunch.launcher.launch.launch_options import Asked
 from ipulaunch.launcher.schedulers import record
-from ipulaunch.launcher.verdict import End, judge
-from ipulaunch.topology import hostlist
-from ipulaunch.topology.batch import Batch
-from ipulaunch.topology.plan import Placement, Plan, from_json, to_json
-from ipulaunch.workers import checkpoints
+from ipulaunch.launcher.show.display import Display
+from ipulaunch.launcher.supervise.endings import read_endings
+from ipulaunch.launcher.supervise.events import Follower
+from ipulaunch.launcher.supervise.verdict import End, judge
+from ipulaunch.topology.machines import hostlist
+from ipulaunch.topology.planning.batch import Batch
+from ipulaunch.topology.planning.plan import Placement, Plan, from_json, to_json
+from ipulaunch.workers.state import checkpoints
 
 Parse = Callable[[Path, bytes], None]  # (a directory to work in, what the file says)
 Watch = Callable[[str], ContextManager[None]]
@@ -268,11 +268,11 @@ ASKED = Asked(
 )  # fmt: skip
 
 
-@parser("asked.json", documents([json.loads(as_launched.to_json(ASKED))]))
+@parser("asked.json", documents([json.loads(launch_record.to_json(ASKED))]))
 def asked(place: Path, data: bytes) -> None:
-    found = as_launched.from_json(data.decode("utf-8", "replace"), "asked.json")
-    written = as_launched.to_json(found)
-    assert as_launched.to_json(as_launched.from_json(written, "asked.json")) == written
+    found = launch_record.from_json(data.decode("utf-8", "replace"), "asked.json")
+    written = launch_record.to_json(found)
+    assert launch_record.to_json(launch_record.from_json(written, "asked.json")) == written
     assert all("\0" not in word for word in (*found.env, *found.mpi_global_args, *found.mpi_local_args))
 
 

@@ -21,28 +21,28 @@ import pytest
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, IpulaunchError, PlanError, SettingsError, UsageError
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.schema import build, leaves, value_of
-from ipulaunch.configs.tree import assignment, parse_yaml
-from ipulaunch.configs.untrusted import parse_json, read_text
-from ipulaunch.configs.wording import utc
-from ipulaunch.configs.workloads import resolve, schema_of
-from ipulaunch.data_pipeline import packed
-from ipulaunch.data_pipeline.archive import NotAnArchive, read_arrays
-from ipulaunch.data_pipeline.cifar import Cifar
-from ipulaunch.data_pipeline.index import open_index
-from ipulaunch.data_pipeline.pickled import NotAPlainPickle, read_pickle
-from ipulaunch.data_pipeline.record_reader import RecordReader
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.untrusted import parse_json, read_text
+from ipulaunch.configs.settings.schema import build, leaves, value_of
+from ipulaunch.configs.settings.tree import assignment, parse_yaml
+from ipulaunch.configs.settings.workloads import resolve, schema_of
+from ipulaunch.configs.text import utc
+from ipulaunch.data_pipeline.records import gzip_files
+from ipulaunch.data_pipeline.records.index import open_index
+from ipulaunch.data_pipeline.records.reader import RecordReader
+from ipulaunch.data_pipeline.sources.archive import NotAnArchive, read_arrays
+from ipulaunch.data_pipeline.sources.cifar import Cifar
+from ipulaunch.data_pipeline.sources.pickled import NotAPlainPickle, read_pickle
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.record_writer import write_records
-from ipulaunch.launcher.events import Follower
 from ipulaunch.launcher.schedulers import record
-from ipulaunch.topology import cpulist, hostlist
-from ipulaunch.topology.batch import Batch
-from ipulaunch.topology.plan import Placement, Plan, from_json, to_json
-from ipulaunch.workers import checkpoints
-from ipulaunch.workers.optimizers import Sgd
-from ipulaunch.workers.state import TrainingState
+from ipulaunch.launcher.supervise.events import Follower
+from ipulaunch.topology.machines import cpulist, hostlist
+from ipulaunch.topology.planning.batch import Batch
+from ipulaunch.topology.planning.plan import Placement, Plan, from_json, to_json
+from ipulaunch.workers.models.optimizers import Sgd
+from ipulaunch.workers.state import checkpoints
+from ipulaunch.workers.state.training_state import TrainingState
 
 DEEP = "[" * 100_000
 A_FRACTION = next(leaf.key for leaf in leaves(schema_of("imagenet")) if leaf.kind == "Fraction")
@@ -342,16 +342,16 @@ def test_an_index_is_not_written_through_a_link_of_others(tmp_path: Path, monkey
 
 
 def test_packed_files_are_unpacked_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(gzip_files, "_MOST_BYTES", 1 << 20)
     path = tmp_path / "a"
     path.write_bytes(gzip.compress(b"\0" * (1 << 20)))
-    assert len(packed.unpacked(path)) == 1 << 20
+    assert len(gzip_files.unpacked(path)) == 1 << 20
     path.write_bytes(gzip.compress(b"\0" * (1 << 23)))
     with pytest.raises(DataError, match="more than 1048576 bytes when unpacked"):
-        packed.unpacked(path)
+        gzip_files.unpacked(path)
 
 
-@pytest.mark.parametrize("read", [packed.is_gzip, packed.unpacked], ids=["look", "unpack"])
+@pytest.mark.parametrize("read", [gzip_files.is_gzip, gzip_files.unpacked], ids=["look", "unpack"])
 def test_a_file_that_is_not_there_is_our_error(read: Callable[[Path], Any], tmp_path: Path) -> None:
     with pytest.raises(IpulaunchError, match="nowhere"):
         read(tmp_path / "nowhere")

@@ -7,11 +7,11 @@ from typing import Any, Callable, Iterator
 
 import pytest
 
-from ipulaunch.configs.images import ImageSettings
-from ipulaunch.topology.network import Network
+from ipulaunch.configs.settings.images import ImageSettings
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.builder import Builder
 from ipulaunch.topology.networks.images import conv, norm, pixels
+from ipulaunch.topology.networks.network import Network
 
 
 def dense_network(settings: ImageSettings) -> Network:
@@ -41,7 +41,7 @@ def _used(network: Callable[[Any], Network]) -> Iterator[None]:
         return network(settings) if isinstance(settings, ImageSettings) else network_of(settings)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("work", "backends.cpu", "backends.ipu"):
+        for module in ("work", "backends.cpu.backend", "backends.ipu.backend"):
             patch.setattr(f"ipulaunch.workers.{module}.network_of", choose)
         yield
 

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
-from ipulaunch.configs.images import MODELS, ImageData, ImageModel, ImageSettings
-from ipulaunch.configs.optimization import Optimizer
-from ipulaunch.configs.sections import Pipeline, Training
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
+from ipulaunch.configs.settings.images import MODELS, ImageData, ImageModel, ImageSettings
+from ipulaunch.configs.settings.optimization import Optimizer
+from ipulaunch.configs.settings.sections import Pipeline, Training
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.popdist import Place
-from ipulaunch.topology.splits import suggest_splits
-from ipulaunch.workers.backends.cpu import CpuBackend
-from ipulaunch.workers.checkpoints import load
-from ipulaunch.workers.collective import Alone
-from ipulaunch.workers.measures import measures_of
+from ipulaunch.topology.networks.splits import suggest_splits
+from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.workers.backends.collective import Alone
+from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.models.build import build_model
-from ipulaunch.workers.optimizers import make_optimizer
-from ipulaunch.workers.state import TrainingState
+from ipulaunch.workers.models.measures import measures_of
+from ipulaunch.workers.models.optimizers import make_optimizer
+from ipulaunch.workers.state.checkpoints import load
+from ipulaunch.workers.state.training_state import TrainingState
 
 pytestmark = pytest.mark.usefixtures("smooth")
 SAMPLES = 8

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ipulaunch.configs.pods import HostEntry, PodEntry, read_catalogue
-from ipulaunch.topology.pods import usual_ilds
+from ipulaunch.topology.machines.pods import usual_ilds
 
 CATALOGUE = read_catalogue()
 

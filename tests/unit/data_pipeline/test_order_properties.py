@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipulaunch.data_pipeline.index import Index
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, validation_ids, whole_updates
+from ipulaunch.data_pipeline.records.index import Index
 from ipulaunch.topology import Batch
-from ipulaunch.topology.popdist import Place
+from ipulaunch.topology.planning.popdist import Place
 
 # The same examples in every run, so that a failure can be looked at again.
 SAME = settings(derandomize=True, deadline=None, database=None, max_examples=100)

@@ -5,10 +5,10 @@ from typing import Callable, Optional, Sequence, Tuple
 import pytest
 
 from ipulaunch.configs.pods import Catalogue, read_catalogue
-from ipulaunch.topology.hosts import Host, NumaNode, reference
-from ipulaunch.topology.plan import Plan
-from ipulaunch.topology.pods import of_size
-from ipulaunch.topology.solver import Request, solve
+from ipulaunch.topology.machines.hosts import Host, NumaNode, reference
+from ipulaunch.topology.machines.pods import of_size
+from ipulaunch.topology.planning.plan import Plan
+from ipulaunch.topology.planning.solver import Request, solve
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import List, Type
 import pytest
 
 from ipulaunch.configs.errors import IpulaunchError, PlanError, SettingsError
-from ipulaunch.configs.job import Job
+from ipulaunch.configs.runs.job import Job
 from ipulaunch.workers.__main__ import _arguments, _job
 
 

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.job import set_options
-from ipulaunch.configs.tree import assignment
-from ipulaunch.configs.workloads import Resolved, resolve
-from ipulaunch.launcher.cli import cli
+from ipulaunch.configs.runs.job import set_options
+from ipulaunch.configs.settings.tree import assignment
+from ipulaunch.configs.settings.workloads import Resolved, resolve
+from ipulaunch.launcher.cli.main import cli
 
 pytestmark = pytest.mark.core
 

@@ -9,9 +9,9 @@ from typing import Any, List
 
 import pytest
 
-from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.topology import Batch, Plan
-from ipulaunch.topology.plan import Placement, to_json
+from ipulaunch.topology.planning.plan import Placement, to_json
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 

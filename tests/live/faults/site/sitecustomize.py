@@ -196,7 +196,7 @@ def within(fault: Fault, module: str, owner: str, begin: str, end: str) -> None:
             around(getattr(module, owner), end, inside.clear)
 
     watch_for(module, watch)
-    watch_for("ipulaunch.workers.collective", lambda module: around(module.OverMpi, "sum", sum_up))
+    watch_for("ipulaunch.workers.backends.collective", lambda module: around(module.OverMpi, "sum", sum_up))
 
 
 def watch_for(name: str, then: Callable[[Any], None], *, before: bool = False) -> None:
@@ -227,11 +227,11 @@ def lie_in_wait(fault: Fault) -> None:
     elif at == "step":
         within(fault, "ipulaunch.workers.progress", "Progress", "on_train_batch_begin", "on_train_batch_end")
     elif at == "validation":
-        within(fault, "ipulaunch.workers.backends.cpu", "CpuBackend", "validate", "validate")
+        within(fault, "ipulaunch.workers.backends.cpu.backend", "CpuBackend", "validate", "validate")
     elif at == "checkpoint":
-        watch_for("ipulaunch.workers.checkpoints", lambda module: in_a_checkpoint(fault, module))
+        watch_for("ipulaunch.workers.state.checkpoints", lambda module: in_a_checkpoint(fault, module))
     elif at == "load":
-        load = "ipulaunch.data_pipeline.cosmoflow"
+        load = "ipulaunch.data_pipeline.sources.cosmoflow"
         watch_for(load, lambda module: around(module.CosmoflowRecords, "load", fault.moment))
 
 

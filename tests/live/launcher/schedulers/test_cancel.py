@@ -13,13 +13,13 @@ from typing import Any, Callable, List
 
 import pytest
 
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.survival import Survival
-from ipulaunch.launcher.claim import claim
-from ipulaunch.launcher.endings import within_preemptions
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.settings.survival import Survival
+from ipulaunch.launcher.runs.claim import claim
 from ipulaunch.launcher.schedulers import slurm
 from ipulaunch.launcher.schedulers.tools import NoAnswer
-from ipulaunch.launcher.verdict import Verdict
+from ipulaunch.launcher.supervise.endings import within_preemptions
+from ipulaunch.launcher.supervise.verdict import Verdict
 
 Run = Callable[..., Any]
 
@@ -83,9 +83,9 @@ def test_run_of_this_machine_is_cancelled_through_its_launcher(
     assert "a is not running" in ipulaunch("cancel", "a").err
     code = f"""
 import pathlib, time
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.survival import Survival
-from ipulaunch.launcher.claim import claim
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.settings.survival import Survival
+from ipulaunch.launcher.runs.claim import claim
 with claim(RunDirectory(pathlib.Path({str(path)!r}))):
     print("ready", flush=True)
     time.sleep(3600)

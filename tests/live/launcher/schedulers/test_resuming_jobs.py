@@ -9,9 +9,9 @@ from typing import Any, Callable, List
 
 import pytest
 
-from ipulaunch.configs.job import from_yaml
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher import resuming
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.job import from_yaml
+from ipulaunch.launcher.runs import resuming
 
 Run = Callable[..., Any]
 

@@ -10,8 +10,8 @@ from typing import Any, Callable
 
 import pytest
 
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher.claim import claim
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.launcher.runs.claim import claim
 
 Run = Callable[..., Any]
 

@@ -14,11 +14,11 @@ from typing import Any, Callable, List, Tuple
 
 import pytest
 
-from ipulaunch.configs.job import from_yaml
-from ipulaunch.launcher import run_paths
-from ipulaunch.launcher.run_paths import run_path
+from ipulaunch.configs.runs.job import from_yaml
+from ipulaunch.launcher.runs import run_paths
+from ipulaunch.launcher.runs.run_paths import run_path
 from ipulaunch.launcher.schedulers import tools
-from ipulaunch.topology.plan import from_json
+from ipulaunch.topology.planning.plan import from_json
 
 pytestmark = pytest.mark.core
 
@@ -189,7 +189,7 @@ def test_launcher_of_an_mpijob_plans_for_its_workers(ipulaunch: Run, tmp_path: P
     (tmp_path / "hostfile").write_text("w0 slots=4\nw1 slots=4\n")
     call = [word.replace("/etc/mpi/hostfile", str(tmp_path / "hostfile")) for word in _called(shell)]
     on_one_core = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"
-    code = f"{on_one_core}; from ipulaunch.launcher.cli import cli; cli()"
+    code = f"{on_one_core}; from ipulaunch.launcher.cli.main import cli; cli()"
     more = [sys.executable, "-c", code, *call, "--dry-run", "--json"]
     done = subprocess.run(more, env={**os.environ, "A_TOKEN": "x"}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

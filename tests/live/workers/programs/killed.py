@@ -21,19 +21,19 @@ use_keras_2(os.environ)
 
 import numpy as np  # noqa: E402 - Keras 2 is chosen before TensorFlow is imported
 
-from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings  # noqa: E402
-from ipulaunch.configs.job import Job  # noqa: E402
-from ipulaunch.configs.optimization import Optimizer  # noqa: E402
-from ipulaunch.configs.run_directory import RunDirectory  # noqa: E402
-from ipulaunch.configs.sections import Training  # noqa: E402
+from ipulaunch.configs.runs.directory import RunDirectory  # noqa: E402
+from ipulaunch.configs.runs.job import Job  # noqa: E402
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings  # noqa: E402
+from ipulaunch.configs.settings.optimization import Optimizer  # noqa: E402
+from ipulaunch.configs.settings.sections import Training  # noqa: E402
 from ipulaunch.topology import Batch  # noqa: E402
-from ipulaunch.topology.popdist import Place  # noqa: E402
-from ipulaunch.workers import checkpoints  # noqa: E402
-from ipulaunch.workers.backends.cpu import CpuBackend  # noqa: E402
-from ipulaunch.workers.collective import Alone  # noqa: E402
+from ipulaunch.topology.planning.popdist import Place  # noqa: E402
+from ipulaunch.workers.backends.collective import Alone  # noqa: E402
+from ipulaunch.workers.backends.cpu.backend import CpuBackend  # noqa: E402
 from ipulaunch.workers.instance import Instance  # noqa: E402
-from ipulaunch.workers.records import Records  # noqa: E402
-from ipulaunch.workers.stopping import StopRequest  # noqa: E402
+from ipulaunch.workers.lifecycle.records import Records  # noqa: E402
+from ipulaunch.workers.lifecycle.stopping import StopRequest  # noqa: E402
+from ipulaunch.workers.state import checkpoints  # noqa: E402
 from ipulaunch.workers.work import carry_out  # noqa: E402
 
 UPDATES = 200

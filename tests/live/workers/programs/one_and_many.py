@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
-from ipulaunch.configs.job import Job
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.tree import assignment
-from ipulaunch.configs.workloads import resolve
-from ipulaunch.topology.batch import Batch, make_batch
-from ipulaunch.topology.popdist import Place
-from ipulaunch.workers.threads import read_back, size_pools
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.job import Job
+from ipulaunch.configs.settings.tree import assignment
+from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.topology.planning.batch import Batch, make_batch
+from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.workers.lifecycle.threads import read_back, size_pools
 
 REPLICAS = 4
 SIZES = (
@@ -60,21 +60,21 @@ import tensorflow as tf  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 from smooth_networks import make_smooth  # noqa: E402
 
-from ipulaunch.configs.optimization import Optimizer  # noqa: E402
-from ipulaunch.configs.workload import WorkloadSettings  # noqa: E402
+from ipulaunch.configs.settings.optimization import Optimizer  # noqa: E402
+from ipulaunch.configs.settings.workload import WorkloadSettings  # noqa: E402
 from ipulaunch.data_pipeline.order import Shuffle  # noqa: E402
-from ipulaunch.data_pipeline.source import ArraySource  # noqa: E402
+from ipulaunch.data_pipeline.sources.source import ArraySource  # noqa: E402
 from ipulaunch.data_pipeline.stream import training_stream  # noqa: E402
-from ipulaunch.workers.backends.choice import make_devices  # noqa: E402
-from ipulaunch.workers.backends.cpu import CpuBackend  # noqa: E402
+from ipulaunch.workers.backends.collective import Alone, Collective, OverMpi  # noqa: E402
+from ipulaunch.workers.backends.cpu.backend import CpuBackend  # noqa: E402
 from ipulaunch.workers.backends.interface import Feed  # noqa: E402
-from ipulaunch.workers.collective import Alone, Collective, OverMpi  # noqa: E402
+from ipulaunch.workers.backends.selection import make_devices  # noqa: E402
 from ipulaunch.workers.instance import Instance  # noqa: E402
-from ipulaunch.workers.measures import Measure  # noqa: E402
+from ipulaunch.workers.lifecycle.records import Records  # noqa: E402
+from ipulaunch.workers.lifecycle.stopping import StopRequest  # noqa: E402
 from ipulaunch.workers.models import build  # noqa: E402
-from ipulaunch.workers.optimizers import make_optimizer  # noqa: E402
-from ipulaunch.workers.records import Records  # noqa: E402
-from ipulaunch.workers.stopping import StopRequest  # noqa: E402
+from ipulaunch.workers.models.measures import Measure  # noqa: E402
+from ipulaunch.workers.models.optimizers import make_optimizer  # noqa: E402
 from ipulaunch.workers.work import carry_out  # noqa: E402
 
 

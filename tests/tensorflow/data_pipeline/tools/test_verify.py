@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, PlanError
-from ipulaunch.data_pipeline.image_header import ImageHeader, NotAnImage, read_header
-from ipulaunch.data_pipeline.tfrecord import scan
+from ipulaunch.data_pipeline.records.tfrecord import scan
+from ipulaunch.data_pipeline.sources.image_header import ImageHeader, NotAnImage, read_header
 from ipulaunch.data_pipeline.tools import index, verify
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 

@@ -7,14 +7,14 @@ from typing import Any, Callable, Dict, List, Optional
 import numpy as np
 import pytest
 
-from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowSettings
-from ipulaunch.configs.job import Job, to_yaml
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.sections import Training
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.job import Job, to_yaml
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowSettings
+from ipulaunch.configs.settings.sections import Training
 from ipulaunch.data_pipeline.order import Shuffle, whole_updates
 from ipulaunch.topology import Batch, Placement, Plan
-from ipulaunch.topology.batch import updates_per_epoch
-from ipulaunch.topology.plan import to_json
+from ipulaunch.topology.planning.batch import updates_per_epoch
+from ipulaunch.topology.planning.plan import to_json
 
 _BATCH = Batch(micro_size=3, replicas=4, accumulation=2)
 

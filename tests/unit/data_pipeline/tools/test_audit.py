@@ -9,12 +9,12 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowSettings
 from ipulaunch.configs.errors import DataError
-from ipulaunch.configs.images import ImageData, ImageSettings
-from ipulaunch.configs.job import Job, to_yaml
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.configs.sections import Training
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.job import Job, to_yaml
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowSettings
+from ipulaunch.configs.settings.images import ImageData, ImageSettings
+from ipulaunch.configs.settings.sections import Training
 from ipulaunch.data_pipeline.tools import audit, traces
 
 HEAD = "epoch,update,step,replica,sample\n"

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
-from ipulaunch.configs.run_directory import RunDirectory
+from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.data_pipeline.tools import audit
 
 HEAD = "epoch,update,step,replica,sample\n"

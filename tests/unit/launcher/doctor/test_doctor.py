@@ -7,10 +7,10 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from ipulaunch.configs.job import Job, to_yaml
-from ipulaunch.configs.workloads import resolve
-from ipulaunch.launcher.cli import cli
-from ipulaunch.launcher.commands import doctor
+from ipulaunch.configs.runs.job import Job, to_yaml
+from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.launcher.cli.commands import doctor
+from ipulaunch.launcher.cli.main import cli
 from ipulaunch.launcher.doctor import places
 from ipulaunch.launcher.doctor import world as worlds
 from ipulaunch.launcher.doctor.case import Case, Place

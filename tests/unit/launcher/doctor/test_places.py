@@ -6,10 +6,10 @@ from typing import Any, Callable, Dict
 
 import pytest
 
-from ipulaunch.configs.cosmoflow import CosmoflowSettings
-from ipulaunch.configs.estimators import CosmoflowEstimator
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
-from ipulaunch.configs.workloads import resolve
+from ipulaunch.configs.settings.cosmoflow import CosmoflowSettings
+from ipulaunch.configs.settings.estimators import CosmoflowEstimator
+from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.doctor import places
 from ipulaunch.launcher.doctor.case import Case, Place, with_places
 from ipulaunch.launcher.doctor.check import Check
@@ -166,7 +166,7 @@ def test_a_large_set_is_not_listed_to_its_end(
 def test_the_directories_of_a_workload(
     workload: str, assignments: Dict[str, Any], expected: Dict[str, str], make_world: Callable[..., Any], tmp_path: Path
 ) -> None:
-    from ipulaunch.configs.tree import assign, merge
+    from ipulaunch.configs.settings.tree import assign, merge
 
     layers = [assign(key, value, "--set") for key, value in assignments.items()]
     resolved = resolve(

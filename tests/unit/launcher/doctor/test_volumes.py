@@ -8,12 +8,12 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from ipulaunch.configs.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 from ipulaunch.launcher.doctor.case import Case, with_places
 from ipulaunch.launcher.doctor.volumes import check_volumes
-from ipulaunch.topology.network import shapes
 from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.networks.network import shapes
 
 pytestmark = pytest.mark.core
 

@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, Iterator, Tuple
 
 import pytest
 
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher.commands import logs
-from ipulaunch.launcher.log_reading import Logs
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.launcher.cli.commands import logs
+from ipulaunch.launcher.runs.log_reading import Logs
 
 Run = Callable[..., Any]
 

@@ -9,11 +9,11 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from ipulaunch.configs.run_directory import RunDirectory
-from ipulaunch.launcher.claim import claim
-from ipulaunch.launcher.endings import record_ending
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.launcher.runs.claim import claim
 from ipulaunch.launcher.schedulers import record
-from ipulaunch.launcher.verdict import Verdict
+from ipulaunch.launcher.supervise.endings import record_ending
+from ipulaunch.launcher.supervise.verdict import Verdict
 
 Run = Callable[..., Any]
 TRAINING = {"event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 4, "left_out": 0}

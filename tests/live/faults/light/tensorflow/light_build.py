@@ -7,7 +7,7 @@ from typing import Any, List, Sequence
 import numpy as np
 
 import tensorflow as tf
-from ipulaunch.topology.network import Network, shapes
+from ipulaunch.topology.networks.network import Network, shapes
 
 
 class Linear:

@@ -1,0 +1,1 @@
+"""Settings: their schema, the tree that they are given in, and the sections of each workload."""

@@ -1,0 +1,1 @@
+"""TFRecord files: records, their index, and positioned reads."""

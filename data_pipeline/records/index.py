@@ -1,0 +1,125 @@
+"""The record index of a data set: every record of every file by number, 16 bytes each."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ipulaunch.configs.errors import DataError
+from ipulaunch.data_pipeline.parallel import in_order
+from ipulaunch.data_pipeline.records.kept_index import Entry, FileState, load, save
+from ipulaunch.data_pipeline.records.tfrecord import HEADER, RecordPlace, Scan, scan
+
+_SAVE_INTERVAL_S = 10.0  # so that a build that was killed goes on where it was
+
+Progress = Callable[[int, int], None]  # (files done, files in all)
+
+
+class Paths(Sequence[Path]):
+    """Files of one directory. Names lie in one piece, as a Path for each would take 500 bytes."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        names = [os.fsencode(path.name) for path in paths]
+        self.directory, self.names = paths[0].parent, b"".join(names)
+        self.ends = np.fromiter(itertools.accumulate(map(len, names)), np.int64, len(names))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, number: Any) -> Any:
+        number = range(len(self))[number]
+        start = int(self.ends[number - 1]) if number else 0
+        return self.directory / os.fsdecode(self.names[start : int(self.ends[number])])
+
+
+class Index(NamedTuple):
+    """The records of a data set, in the order of its files."""
+
+    paths: Sequence[Path]
+    firsts: np.ndarray  # number of the first record of each file, and the number of all records
+    offsets: np.ndarray
+    lengths: np.ndarray
+    packed: np.ndarray  # by file
+    defects: Tuple[DataError, ...] = ()  # of files whose records end before the file does
+
+    @property
+    def records(self) -> int:
+        return len(self.offsets)
+
+    def place(self, record: int) -> RecordPlace:
+        """The file, the number in it and the byte at which a record begins, with its length."""
+        file = self.file_of(record)
+        return RecordPlace(self.paths[file], record - int(self.firsts[file]), int(self.offsets[record]) - HEADER)
+
+    def file_of(self, record: int) -> int:
+        return int(np.searchsorted(self.firsts, record, side="right")) - 1
+
+
+def open_index(
+    paths: Sequence[Path],
+    *,
+    threads: int,
+    progress: Optional[Progress] = None,
+    tolerant: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Index:
+    """The index of these files of one directory: kept from before where they are unchanged, built where not.
+
+    A damaged file is refused. If `tolerant`, the records before the defect are taken, and the defect is told; of such
+    a file nothing is kept, so that nobody takes it for a whole one.
+    """
+    if not paths:
+        raise DataError("there are no files to index")
+    directory = paths[0].parent
+    states = {path.name: _state(path) for path in paths}
+    known = load(directory, states)
+    changed = [path for path in paths if path.name not in known or known[path.name].state != states[path.name]]
+    done, next_save = len(paths) - len(changed), clock() + _SAVE_INTERVAL_S
+    examined: Any = in_order(_examine, changed, threads)
+    try:
+        with contextlib.closing(examined):
+            for path, entry in zip(changed, examined):
+                if entry.scan.defect is not None and not tolerant:
+                    raise entry.scan.defect
+                known[path.name] = entry
+                done += 1
+                if progress:
+                    progress(done, len(paths))
+                if clock() >= next_save:
+                    save(directory, known)
+                    next_save = clock() + _SAVE_INTERVAL_S
+    finally:
+        if changed:
+            save(directory, known)
+    return _join(paths, [known[path.name].scan for path in paths])
+
+
+def _examine(path: Path) -> Entry:
+    state = _state(path)  # before the scan: what is written meanwhile makes it a changed file
+    return Entry(state, scan(path))
+
+
+def _state(path: Path) -> Optional[FileState]:
+    try:
+        status = path.stat()
+    except OSError:
+        return None  # the scan says why
+    return FileState(status.st_size, status.st_mtime_ns)
+
+
+def _join(paths: Sequence[Path], scans: List[Scan]) -> Index:
+    counts = [len(found.offsets) for found in scans]
+    return Index(
+        Paths(paths),
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.concatenate([found.offsets for found in scans]),
+        np.concatenate([found.lengths for found in scans]),
+        np.array([found.is_gzip for found in scans]),
+        tuple(found.defect for found in scans if found.defect is not None),
+    )

@@ -1,0 +1,135 @@
+"""The index of a directory's files as it is kept: beside them, or in a cache where that cannot be written."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+import numpy as np
+
+from ipulaunch.data_pipeline.records.tfrecord import FOOTER, HEADER, Scan
+from ipulaunch.data_pipeline.sources.archive import NotAnArchive, read_arrays
+
+_FORMAT = 1
+_COLUMNS = ("offsets", "lengths", "counts", "sizes", "times")
+_ARRAYS = {*_COLUMNS, "format", "names", "packed"}
+_LARGEST_FILE = 1 << 60
+
+
+class FileState(NamedTuple):
+    """What tells whether a file has changed since it was indexed."""
+
+    size: int
+    time_ns: int
+
+
+class Entry(NamedTuple):
+    """What the index knows of one file."""
+
+    state: Optional[FileState]  # None for one that cannot be looked at
+    scan: Scan
+
+
+def load(directory: Path, states: Mapping[str, Optional[FileState]]) -> Dict[str, Entry]:
+    """What is known of a directory's files, by name; of two entries, the one that is of the file as it is now."""
+    known: Dict[str, Entry] = {}
+    for place in _places(directory):
+        for name, entry in (_read(place) or {}).items():
+            if name not in known or entry.state == states.get(name):
+                known[name] = entry
+    return known
+
+
+def kept_at(directory: Path) -> Optional[Path]:
+    """Where the index of a directory's files was kept last: beside them, in the cache, or nowhere."""
+    return max(filter(Path.is_file, _places(directory)), key=lambda place: place.stat().st_mtime_ns, default=None)
+
+
+def save(directory: Path, known: Mapping[str, Entry]) -> None:
+    """Keep what is known of whole files in the first place that can be written, or in none."""
+    whole = {name: each for name, each in known.items() if each.state is not None and each.scan.defect is None}
+    if not whole:
+        return
+    entries = list(whole.values())
+    arrays: Dict[str, Any] = {
+        "format": np.array(_FORMAT),
+        "names": np.frombuffer(b"\n".join(map(os.fsencode, whole)), np.uint8),
+        "sizes": np.array([entry.state.size for entry in entries if entry.state], np.int64),
+        "times": np.array([entry.state.time_ns for entry in entries if entry.state], np.int64),
+        "packed": np.array([entry.scan.is_gzip for entry in entries]),
+        "counts": np.array([len(entry.scan.offsets) for entry in entries], np.int64),
+        "offsets": np.concatenate([entry.scan.offsets for entry in entries]),
+        "lengths": np.concatenate([entry.scan.lengths for entry in entries]),
+    }
+    for place in _places(directory):
+        # Hosts that share a disk may have processes of the same number.
+        temporary = place.with_name(f"{place.name}.{platform.node()}.{os.getpid()}")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file = temporary.open("xb")  # what others put there, in a directory we share, is not followed
+        except OSError:
+            continue
+        try:
+            with file:
+                np.savez(file, **arrays)
+            temporary.replace(place)
+            return
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+def _places(directory: Path) -> List[Path]:
+    beside, home = directory / ".ipulaunch-index.npz", os.environ.get("XDG_CACHE_HOME")
+    try:
+        cache = Path(home) if home else Path.home() / ".cache"
+    except (RuntimeError, KeyError):  # a user without a home, as in some containers; Python 3.8 says KeyError
+        return [beside]
+    name = hashlib.sha256(os.fsencode(directory.resolve())).hexdigest()[:16]
+    return [beside, cache / "ipulaunch" / f"index-{name}.npz"]
+
+
+def _read(place: Path) -> Optional[Dict[str, Entry]]:
+    """What a saved index knows, by file name; None for one that is absent, damaged or of another format."""
+    try:
+        with place.open("rb") as file:
+            arrays = read_arrays(file, _ARRAYS.__contains__, os.fstat(file.fileno()).st_size)
+        if set(arrays) != _ARRAYS or arrays["format"].shape or int(arrays["format"]) != _FORMAT:
+            return None
+        names = list(map(os.fsdecode, arrays["names"].tobytes().split(b"\n")))
+    except (OSError, NotAnArchive):
+        return None
+    columns = {name: arrays[name].astype(np.int64) for name in _COLUMNS}
+    if not _fits(columns, arrays["packed"], len(names)):
+        return None
+    firsts = np.concatenate([[0], np.cumsum(columns["counts"])])
+    known = {}
+    for number, name in enumerate(names):
+        part = slice(firsts[number], firsts[number + 1])
+        state = FileState(int(columns["sizes"][number]), int(columns["times"][number]))
+        found = Scan(columns["offsets"][part], columns["lengths"][part], bool(arrays["packed"][number]))
+        if not found.is_gzip and np.any(found.offsets + found.lengths + FOOTER > state.size):
+            return None
+        known[name] = Entry(state, found)
+    return known
+
+
+def _fits(columns: Dict[str, np.ndarray], packed: np.ndarray, files: int) -> bool:
+    """Whether the columns belong together: an index that lies beside a data set may be by anybody."""
+    if any(column.ndim != 1 for column in (*columns.values(), packed)) or packed.dtype != bool:
+        return False
+    if {len(packed), *(len(columns[name]) for name in ("counts", "sizes", "times"))} != {files}:
+        return False
+    records = len(columns["offsets"])
+    counts, places = columns["counts"], np.concatenate([columns["offsets"], columns["lengths"]])
+    return bool(
+        len(columns["lengths"]) == records
+        and np.all((counts >= 0) & (counts <= records))
+        and sum(counts.tolist()) == records
+        and np.all((places >= 0) & (places < _LARGEST_FILE))
+        and np.all(columns["offsets"] >= HEADER)
+    )

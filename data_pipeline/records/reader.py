@@ -1,0 +1,105 @@
+"""Reading records by their place, with positioned reads that several threads can do at once."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, List, Sequence
+
+import numpy as np
+
+from ipulaunch.configs.errors import DataError
+from ipulaunch.data_pipeline.records.gzip_files import unpacked
+from ipulaunch.data_pipeline.records.index import Index
+from ipulaunch.data_pipeline.records.tfrecord import FOOTER, Buffer, masked_crc
+
+PAGE = 4096
+_COPY_OR_SKIP = "copy the file again, or replace damaged samples by others: --bad-records skip"
+UNPACKED_FILES = 4  # a packed file is unpacked whole; this bounds the memory that takes
+
+
+class RecordReader:
+    """Fetches records of an indexed data set; what is not as written is refused with its place."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        # Packed files allow no positioned reads. Neighbours in an epoch's order often share a file.
+        self.unpacked = functools.lru_cache(UNPACKED_FILES)(lambda file: unpacked(index.paths[file]))
+
+    def length(self, record: int) -> int:
+        """The bytes of a record, none of them after the end of its file: an index may say what is not so."""
+        file, length = self.index.file_of(record), int(self.index.lengths[record])
+        end = int(self.index.offsets[record]) + length + FOOTER
+        if self.index.packed[file] and end > len(self.unpacked(file)):
+            raise DataError(
+                f"{self.index.place(record)}: it ends at byte {end} of {len(self.unpacked(file))}",
+                hint="the file was changed after it was indexed; start again",
+            )
+        return length
+
+    def following(self, record: int) -> int:
+        """The record to try where this one cannot be read: the next of its file, if that still reaches so far."""
+        file = self.index.file_of(record)
+        end = int(self.index.offsets[record]) + int(self.index.lengths[record]) + FOOTER
+        return record + 1 if self._size(file) >= end else int(self.index.firsts[file + 1])
+
+    def _size(self, file: int) -> int:
+        """The bytes of a file, unpacked; none if it cannot be opened any more."""
+        try:
+            if self.index.packed[file]:
+                return len(self.unpacked(file))
+            with self.index.paths[file].open("rb") as there:
+                return os.fstat(there.fileno()).st_size
+        except (OSError, DataError):
+            return 0
+
+    def read(self, record: int) -> bytes:
+        """All bytes of a record."""
+        data = bytearray(self.length(record))
+        self.read_into(record, [data])
+        return bytes(data)
+
+    def read_into(self, record: int, parts: Sequence[Buffer]) -> None:
+        """Put the bytes of a record straight into these buffers, one after the other, and check them."""
+        footer = bytearray(FOOTER)
+        file = self.index.file_of(record)
+        if self.index.packed[file]:
+            self._copy(record, file, [*parts, footer])
+        else:
+            self._pread(record, file, [*parts, footer])
+        if masked_crc(*parts) != int.from_bytes(footer, "little"):
+            raise DataError(f"{self.index.place(record)}: the data has the wrong checksum", hint=_COPY_OR_SKIP)
+
+    def _pread(self, record: int, file: int, parts: List[Any]) -> None:
+        expected = int(self.index.lengths[record]) + FOOTER
+        try:
+            descriptor = os.open(self.index.paths[file], os.O_RDONLY)
+            try:
+                found = os.preadv(descriptor, parts, int(self.index.offsets[record]))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            hint = "the files must stay as they are during a run"
+            raise DataError(f"{self.index.place(record)}: {error.strerror}", hint=hint) from error
+        if found != expected:
+            raise DataError(
+                f"{self.index.place(record)}: {found} of {expected} bytes are there",
+                hint="the file was changed after it was indexed; start again",
+            )
+
+    def _copy(self, record: int, file: int, parts: List[Any]) -> None:
+        self.length(record)
+        data, position = self.unpacked(file), int(self.index.offsets[record])
+        for part in parts:
+            target = memoryview(part).cast("B")
+            target[:] = data[position : position + len(target)]
+            position += len(target)
+
+
+def aligned(shape: Sequence[int], dtype: Any, boundary: int = 64) -> np.ndarray:
+    """An uninitialised array that TensorFlow can take over as it is: it copies those that do not start at 64 bytes."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    buffer = np.empty(size + boundary, np.uint8)
+    start = -buffer.ctypes.data % boundary
+    array: np.ndarray = buffer[start : start + size].view(dtype).reshape(shape)
+    return array

@@ -1,0 +1,1 @@
+"""The samples of each data set."""

@@ -1,0 +1,45 @@
+"""From what is stored to what a network sees: the same operations on the host and as the first layer on the device."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Tuple
+
+import tensorflow as tf
+
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData
+
+
+def density(counts: Any, how: str, dtype: Any) -> Any:
+    """Particle counts as log(1 + count), or as parts of the volume's mean; an empty volume stays empty."""
+    if how == "log":
+        return tf.math.log1p(tf.cast(counts, dtype))
+    values = tf.cast(counts, tf.float32)  # 16 bits end at 65504, less than a volume has particles
+    mean = tf.reduce_mean(values, axis=list(range(1, len(values.shape))), keepdims=True)
+    return tf.cast(tf.math.divide_no_nan(values, mean), dtype)
+
+
+def colours(pixels: Any, mean: Tuple[float, ...], std: Tuple[float, ...]) -> Any:
+    """Pixels of 0 to 255, less the mean of their colour and divided by its deviation."""
+    return (tf.cast(pixels, tf.float32) - tf.constant(mean)) / tf.constant(std)
+
+
+def as_sent(stream: tf.data.Dataset, settings: Any, threads: int) -> tf.data.Dataset:
+    """A stream with its inputs as they leave the host: as they are stored, or as floats, normalised or not.
+
+    Several threads make them so, ahead of whoever takes them: a device must not wait for a logarithm.
+    """
+    send = conversion(settings.data)
+    if send is None or settings.data.synthetic_data == "ipu":  # of those only the numbers are sent
+        return stream
+    return stream.map(lambda inputs, *rest: (send(inputs), *rest), threads, deterministic=True)
+
+
+def conversion(data: Any) -> Optional[Callable[[Any], Any]]:
+    """What becomes of inputs before the network takes them, if anything."""
+    if data.host_preprocess:
+        if isinstance(data, CosmoflowData):
+            return lambda inputs: density(inputs, data.normalise, tf.float32)
+        return lambda inputs: colours(inputs, data.mean, data.std)
+    if isinstance(data, CosmoflowData) or data.sends_bytes:
+        return None
+    return lambda inputs: tf.cast(inputs, tf.float32)

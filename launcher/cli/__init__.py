@@ -1,0 +1,1 @@
+"""The command line: the entry, the options, and one module per command."""

@@ -1,0 +1,152 @@
+"""`ipulaunch data make` and `ipulaunch data build`: new data sets, synthetic ones and those from raw data."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Mapping
+
+import click
+
+from ipulaunch.configs.text import counted
+from ipulaunch.launcher.cli.data_tasks import run_task
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+@click.group("make")
+def make() -> None:
+    """Write a small set of synthetic samples in a published format. A model can learn from them."""
+
+
+def _make_options(samples: int, validation_samples: int) -> Callable[[Any], Any]:
+    """What every maker takes."""
+
+    def add(function: Any) -> Any:
+        options = [
+            click.option("--out", type=click.Path(), required=True, help="New or empty directory to write to."),
+            click.option(
+                "--samples", type=click.IntRange(1), default=samples, show_default=True, help="Training samples."
+            ),
+            click.option(
+                "--validation-samples",
+                type=click.IntRange(1),
+                default=validation_samples,
+                show_default=True,
+                help="Validation samples.",
+            ),
+            click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the samples."),
+            json_option,
+        ]
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+@make.command("cosmoflow", short_help="Write random fields as int16 volumes.")
+@_make_options(256, 64)
+@click.option(
+    "--side", type=click.IntRange(2), default=32, show_default=True, help="Voxels per edge; 128 in the published set."
+)
+@click.option(
+    "--samples-per-file",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Samples in each file; 1 in the published set.",
+)
+@click.option("--gzip", is_flag=True, help="Compress the files.")
+def make_cosmoflow(as_json: bool, **options: Any) -> None:
+    """Write random fields as int16 volumes; the targets are amplitude, slope, cut-off and mean."""
+    _print_made(run_task("make_cosmoflow", options).result, as_json)
+
+
+@make.command("imagenet", short_help="Write JPEGs in TFRecord files.")
+@_make_options(1000, 200)
+@click.option(
+    "--side", type=click.IntRange(8), default=500, show_default=True, help="Approximate width in pixels; sizes vary."
+)
+@click.option("--files", type=click.IntRange(1, 99999), default=8, show_default=True, help="Training files.")
+@click.option(
+    "--classes",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Number of classes; labels start at 1.",
+)
+@click.option("--boxes", is_flag=True, help="Add the bounding box of each object.")
+def make_imagenet(as_json: bool, **options: Any) -> None:
+    """Write JPEGs of about 500 x 375 in TFRecord files; colour, stripes and a spot show the class."""
+    _print_made(run_task("make_images", {"kind": "imagenet", **options}).result, as_json)
+
+
+@make.command("cifar10")
+@_make_options(5000, 1000)
+def make_cifar10(as_json: bool, **options: Any) -> None:
+    """Write the Python and the binary batches."""
+    _print_made(run_task("make_images", {"kind": "cifar10", **options}).result, as_json)
+
+
+@make.command("mnist")
+@_make_options(6000, 1000)
+def make_mnist(as_json: bool, **options: Any) -> None:
+    """Write the four idx files, compressed with gzip."""
+    _print_made(run_task("make_images", {"kind": "mnist", **options}).result, as_json)
+
+
+@click.group("build")
+def build() -> None:
+    """Build record files from raw data."""
+
+
+@build.command("imagenet", short_help="Turn raw images into TFRecord files.")
+@click.option(
+    "--raw",
+    type=click.Path(),
+    required=True,
+    help="Directory with train/ and validation/, or with ILSVRC2012_img_*.tar.",
+)
+@click.option(
+    "--out", type=click.Path(), required=True, help="New directory, or that of an interrupted build to continue."
+)
+@click.option("--shards", type=click.IntRange(1, 99999), help="Training files; validation gets an eighth as many.")
+@click.option(
+    "--longest-side", type=click.IntRange(1), help="Shrink images whose longest side has more pixels than this."
+)
+@click.option(
+    "--validation-labels", type=click.Path(), help="File with the class of each validation image, one per line."
+)
+@click.option("--workers", type=click.IntRange(1), help="Files to write at the same time. Default: one per core.")
+@json_option
+def build_imagenet(as_json: bool, **options: Any) -> None:
+    """Turn class folders or the challenge's archives into TFRecord files. An interrupted build continues."""
+    result = run_task("build_imagenet", options).result
+    if as_json:
+        print_json(result)
+        return
+    for split, count in result["images"].items():
+        click.echo(f"{split}: {count} images in {counted(result['shards'][split], 'file')}")
+    click.echo(f"{result['classes']} classes; {result['converted']} images converted, {result['kept']} files kept")
+    click.echo(f"in {result['out']}")
+
+
+def _print_made(result: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(result)
+        return
+    counts = result["samples"]
+    click.echo(
+        f"{counts['train']} training and {counts['validation']} validation samples"
+        f" in {counted(result['files'], 'file')}, {size(result['bytes'])}, in {result['out']}"
+    )
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """What --json asks for."""
+    click.echo(json.dumps(data, indent=1))
+
+
+def size(count: int) -> str:
+    """Bytes of a set for people."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,46 @@
+"""What commands print on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict
+
+import click
+
+from ipulaunch.configs.runs.secrets import secret_values
+from ipulaunch.launcher.launch.launch import Launch
+from ipulaunch.launcher.launch.redaction import redacted
+from ipulaunch.topology.planning.plan import to_json
+from ipulaunch.topology.planning.solver import Solution
+
+
+def print_launch(launch: Launch, as_json: bool) -> None:
+    """The command of a dry run on stdout, alone; notes and warnings on stderr."""
+    command = redacted(launch.command, secret_values(os.environ))
+    if as_json:
+        data = {
+            "engine": launch.engine.name,
+            "argv": list(command.argv),
+            "env": dict(command.env),
+            "notes": list(launch.notes),
+            "training": {finding.name: finding.text for finding in launch.training},
+            **solution_data(launch.solution),
+        }
+        click.echo(json.dumps(data, indent=1))
+        return
+    for note in launch.notes:
+        click.echo(f"note: {note}", err=True)
+    for warning in launch.solution.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(command.shell())
+
+
+def solution_data(solution: Solution) -> Dict[str, Any]:
+    """A solution as plain data."""
+    return {
+        "plan": json.loads(to_json(solution.plan)),
+        "decisions": [decision._asdict() for decision in solution.decisions],
+        "rejected": [rejected._asdict() for rejected in solution.rejected],
+        "warnings": list(solution.warnings),
+    }

@@ -1,0 +1,91 @@
+"""`ipulaunch run`: a PopDist program of the user's own, planned and supervised like ours."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Tuple
+
+import click
+
+from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.settings.sections import Launch
+from ipulaunch.launcher.cli.commands.output import print_launch
+from ipulaunch.launcher.cli.options import asked_from, run_options, verbosity_from
+from ipulaunch.launcher.cli.settings_command import ProgramCommand
+from ipulaunch.launcher.launch.launch import launch_program
+from ipulaunch.launcher.launch.launch_options import choose_engine, refuse_silent_rehearsal
+from ipulaunch.launcher.launch.planning import plan_program
+
+
+def program_options(command: Any) -> Any:
+    """What our own workloads say in their settings, for programs we know nothing of."""
+    options = [
+        click.option("--ipus-per-replica", type=click.IntRange(1), help="IPUs that one replica uses. Default: 1."),
+        click.option(
+            "--num-replicas", type=click.IntRange(1), help="Replicas in all. Default: as many as the IPUs allow."
+        ),
+        click.option(
+            "--num-instances", type=click.IntRange(1), help="Host processes in all. Default: one per NUMA node."
+        ),
+        click.option(
+            "--io-bound", is_flag=True, help="The host's input work limits the speed: start as many instances as fit."
+        ),
+        click.option(
+            "--min-cores-per-instance",
+            type=click.IntRange(1),
+            default=1,
+            help="Cores that each instance keeps, with --io-bound.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def program_settings(values: Dict[str, Any]) -> Launch:
+    """What these options say; takes them out of `values`."""
+    names = ("ipus_per_replica", "num_replicas", "num_instances", "io_bound", "min_cores_per_instance")
+    return Launch(**{name: values.pop(name) for name in names})
+
+
+@click.command(
+    "run",
+    cls=ProgramCommand,
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
+@run_options
+@program_options
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
+def command(program: Tuple[str, ...], **values: Any) -> None:
+    """Launch a PopDist program of your own: ipulaunch run --pod 16 -- python3 my_train.py --flag"""
+    if not program or not program[0]:
+        raise UsageError("there is no program to run", hint="ipulaunch run --pod 16 -- python3 my_train.py")
+    if program[0].startswith("-"):
+        raise UsageError(
+            f"{program[0]} is no program: poprun and mpirun would take it for an option of theirs",
+            hint=f"write ./{program[0]} if it is a file here",
+        )
+    dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
+    settings = program_settings(values)
+    if verbosity_from(values) == 1:
+        values["poprun_verbose"] = True
+    asked = asked_from(values)
+    engine = choose_engine(asked.engine, dry_run or as_json)
+    refuse_silent_rehearsal(engine, asked.engine, "--engine openmpi")
+    launch = launch_program(plan_program(asked, engine, settings), program, asked, engine)
+    if dry_run or as_json:
+        if run_dir is not None:
+            click.echo("note: --run-dir is for runs; a pasted command makes no run directory", err=True)
+        print_launch(launch, as_json)
+        return
+    from ipulaunch.launcher.launch.needs import require_program, require_python
+    from ipulaunch.launcher.runs.run_paths import run_path
+    from ipulaunch.launcher.show.display import make_display
+    from ipulaunch.launcher.supervise.running import carry_out
+
+    if asked.python is not None and engine.name == "openmpi":
+        require_python(asked.python)
+    if launch.solution.plan.hosts == ("localhost",):
+        require_program(program[0], asked.env)
+    with run_path("program", run_dir) as path:
+        code = carry_out(launch, path, make_display(verbose=False), is_made=run_dir is None)
+    click.get_current_context().exit(code)

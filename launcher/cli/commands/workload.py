@@ -1,0 +1,57 @@
+"""`ipulaunch cosmoflow` and the other workloads: plan, print or run a training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ipulaunch.configs.settings.workloads import SUMMARIES
+from ipulaunch.launcher.cli.commands.output import print_launch
+from ipulaunch.launcher.cli.options import (
+    asked_from,
+    engine_from,
+    launch_options,
+    settings_from,
+    settings_options,
+    verbosity_from,
+)
+from ipulaunch.launcher.cli.settings_command import SettingsCommand
+from ipulaunch.launcher.launch.launch import launch_workload
+from ipulaunch.launcher.launch.launch_options import choose_engine, refuse_silent_rehearsal
+from ipulaunch.launcher.runs.earlier_runs import about_resume, with_resume
+
+
+def make_command(workload: str) -> click.Command:
+    """The command of a workload; its options come from the workload's settings."""
+
+    @click.command(workload, cls=SettingsCommand, help=SUMMARIES[workload])
+    @launch_options
+    @settings_options(workload)
+    def command(**values: Any) -> None:
+        dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
+        verbose = verbosity_from(values) > 0
+        engine_asked = engine_from(values)
+        engine = choose_engine(engine_asked, dry_run or as_json)
+        if not values["rehearsal"]:
+            refuse_silent_rehearsal(engine, engine_asked, "--engine openmpi or --rehearsal")
+        settings = settings_from(workload, values, on_cpus=engine.name == "openmpi")
+        resolved = with_resume(settings)
+        for note in about_resume(settings, resolved):
+            click.echo(f"note: {note}", err=True)
+        asked = asked_from(values)
+        if dry_run or as_json:
+            if run_dir is not None:
+                click.echo("note: --run-dir is for runs; a pasted command makes a run directory of its own", err=True)
+            print_launch(launch_workload(resolved, asked, engine, None), as_json)
+            return
+        from ipulaunch.launcher.runs.run_paths import run_path
+        from ipulaunch.launcher.show.display import make_display
+        from ipulaunch.launcher.supervise.running import carry_out
+
+        with run_path(workload, run_dir) as path:
+            launch = launch_workload(resolved, asked, engine, path)
+            code = carry_out(launch, path, make_display(verbose), is_made=run_dir is None)
+        click.get_current_context().exit(code)
+
+    return command

@@ -1,0 +1,1 @@
+"""What starts instances: poprun, and Open MPI."""

@@ -1,0 +1,1 @@
+"""From settings to a launch: the plan, the checks, the command."""

@@ -1,0 +1,175 @@
+"""asked.json: how a run was launched, so that `ipulaunch resume` launches it in the same way."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Callable, Dict, Mapping, NamedTuple
+
+from ipulaunch.configs.errors import DataError, IpulaunchError
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.secrets import secret_values
+from ipulaunch.configs.runs.untrusted import parse_json, read_text
+from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, is_given, parse_sdk
+from ipulaunch.launcher.launch.launch_options import FLAGS, Asked, poprun_below
+from ipulaunch.launcher.launch.redaction import redact
+
+_FORMAT = 1
+_LONGEST = 1 << 17  # characters; no argument or variable of a process is longer
+_NOT_HERE = ("hosts", "hostfile")  # the plan has them
+_ENGINES = ("direct",)  # of the others, the job has the backend
+_NAMES = {"ilds": "num_ilds", "sdk": "sdk_version"}  # of options, where they are others
+
+
+class AsLaunched(NamedTuple):
+    """What a run was launched with, and what to say of it."""
+
+    asked: Asked
+    note: str
+
+
+def to_json(asked: Asked) -> str:
+    """What was asked for, as text; of a variable whose value would show a secret, the name alone."""
+    hidden = secret_values(os.environ)
+    env = []
+    for text in asked.env:
+        name, _, value = text.partition("=")
+        env.append(text if redact([value], hidden) == [value] else name)
+    sdk = None if asked.sdk is None else ".".join(map(str, asked.sdk))
+    poprun = {name: value for name, value in asked.poprun.items() if is_given(value)}
+    engine = asked.engine if asked.engine in _ENGINES else None
+    values = {**asked._asdict(), "env": env, "sdk": sdk, "poprun": poprun, "engine": engine}
+    given = {name: value for name, value in values.items() if name not in _NOT_HERE and _was_given(name, value)}
+    return json.dumps({"format": _FORMAT, **given}, indent=1) + "\n"
+
+
+def from_json(text: str, name: str) -> Asked:
+    """What was asked for, from a text that anybody may have written; all that is wrong with it is a DataError."""
+    try:
+        data: Dict[str, Any] = parse_json(text)
+        if data.pop("format") != _FORMAT:
+            raise ValueError(f"its format is not {_FORMAT}")
+        return Asked(**_checked(data, _FIELDS))
+    except (ValueError, TypeError, KeyError, AttributeError, IpulaunchError) as error:
+        raise DataError(
+            f"{name} does not say how a run was launched: {error}",
+            hint="remove it, and give the options of the launch again",
+        ) from error
+
+
+def read(run: RunDirectory) -> AsLaunched:
+    """How a run was launched.
+
+    It has programs and their options in it, so it counts only where we have written it ourselves.
+    """
+    try:
+        if run.asked.stat().st_uid != os.getuid():
+            return AsLaunched(Asked(), f"{run.asked} is another user's: options of the launch are those given now")
+        asked = from_json(read_text(run.asked), str(run.asked))
+    except FileNotFoundError:
+        why = "how it was launched is not recorded: options such as --env and --vipu-partition are those given now"
+        return AsLaunched(Asked(), why)
+    except OSError as error:
+        raise DataError(f"{run.asked} cannot be read: {error.strerror}") from error
+    given = {**asked._asdict(), **asked.poprun, "poprun": None}
+    flags = [_flag(name, value) for name, value in given.items() if _was_given(name, value)]
+    return AsLaunched(asked, f"taken from the launch of the run: {', '.join(flags)}" if flags else "")
+
+
+def laid_over(given: Asked, before: Asked) -> Asked:
+    """What is asked for now, and where that is silent, what was asked for before; variables one by one."""
+    over = {name: value for name, value in given._asdict().items() if _was_given(name, value)}
+    named = {text.partition("=")[0] for text in given.env}
+    kept = tuple(text for text in before.env if text.partition("=")[0] not in named)
+    poprun = {name: value for name, value in given.poprun.items() if is_given(value)}
+    return before._replace(
+        **{**over, "env": (*kept, *given.env), "poprun": {**poprun_below(poprun, before.poprun), **poprun}}
+    )
+
+
+def _flag(name: str, value: Any) -> str:
+    return f"--{'no-' if value is False else ''}{_NAMES.get(name, name).replace('_', '-')}"
+
+
+def _was_given(name: str, value: Any) -> bool:
+    """Whether a field of Asked was given: False is no answer for those that can only be switched on."""
+    return is_given(value) and not (value is False and name in FLAGS)
+
+
+def _checked(data: Any, checks: Mapping[str, Callable[[Any], Any]]) -> Dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ValueError("it is not a table")
+    unknown = sorted(set(data) - set(checks))
+    if unknown:
+        raise ValueError(f"it has {unknown[0]!r}")
+    found = {}
+    for name, value in data.items():
+        try:
+            found[name] = checks[name](value)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{name}: {error}") from None
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value or len(value) > _LONGEST or "\0" in value:
+        raise ValueError("it is not a text")
+    return value
+
+
+def _engine(value: Any) -> str:
+    if value not in _ENGINES:
+        raise ValueError(f"it is not {' or '.join(_ENGINES)}")
+    return str(value)
+
+
+def _texts(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise ValueError("it is not a list")
+    return tuple(map(_text, value))
+
+
+def _number(value: Any, least: int) -> int:
+    if type(value) is not int or not least <= value < 1 << 31:
+        raise ValueError(f"it is not a number from {least} on")
+    return value
+
+
+def _count(value: Any) -> int:
+    return _number(value, 1)
+
+
+def _truth(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError("it is neither true nor false")
+    return value
+
+
+def _check_of(option: Option) -> Callable[[Any], Any]:
+    """What checks the value of one of poprun's options."""
+    if option.repeatable:
+        return _texts
+    if option.kind == "int":
+        return lambda value: _number(value, option.least)
+    return _text if option.kind == "text" else _truth
+
+
+_POPRUN: Dict[str, Callable[[Any], Any]] = {key: _check_of(option) for key, option in OFFERED.items()}
+_FIELDS: Dict[str, Callable[[Any], Any]] = {
+    "pod": _text,
+    "ipus": _count,
+    "host_layout": _text,
+    "ilds": _count,
+    "oversubscribe": _truth,
+    "engine": _engine,
+    "python": _text,
+    "openmpi_version": _count,
+    "sdk": lambda value: parse_sdk(_text(value)),
+    "env": _texts,
+    "tag_output": _truth,
+    "mpi_global_args": _texts,
+    "mpi_local_args": _texts,
+    "allow_run_as_root": _truth,
+    "poprun": lambda value: _checked(value, _POPRUN),
+    "poprun_args": _texts,
+}

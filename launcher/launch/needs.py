@@ -1,0 +1,68 @@
+"""What a launch needs of the machine that it starts on: its data, its Python, and the user's program."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Optional, Sequence
+
+from ipulaunch.configs.errors import DataError, NotReadyError
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
+from ipulaunch.configs.settings.estimators import KERAS
+from ipulaunch.launcher.launch.volumes import looks, volumes_of
+
+
+def require_data(workload: str, settings: Any) -> None:
+    """Refuse directories that are not there, and images that nobody has named."""
+    data, training = settings.data, settings.training
+    published = f": {PUBLISHED_SETS[workload].hint}"
+    named = [(data, "data_dir", published), (data, "dataset_path", published)]
+    if not training.training:  # a training writes there first
+        named.append((training, "checkpoint_input_dir", ""))
+    if settings.api != KERAS and not training.training:
+        named.append((settings.estimator, "model_dir", ""))
+    for section, name, more in named:
+        path = getattr(section, name, None)
+        if path and not Path(path).is_dir():
+            raise DataError(f"there is no directory {path}", hint=f"check --{name.replace('_', '-')}{more}")
+    require_images(workload, settings)
+    _require_volumes(settings)
+
+
+def _require_volumes(settings: Any) -> None:
+    """Refuse volumes of another size. What else may be wrong with a record the instances tell better."""
+    volumes = volumes_of(settings)
+    if volumes is None or settings.data.bad_records != "fail":
+        return
+    for look in looks(volumes):
+        if look.is_of_another_side:
+            raise DataError(f"{look.file}: {look.wrong}", hint=look.fix)
+
+
+def require_images(workload: str, settings: Any) -> None:
+    """Refuse a training on images that does not say where they are, wherever it is to run."""
+    if lacks_images(settings):
+        raise DataError(
+            f"{workload} needs its images", hint="give --dataset-path, or --synthetic-data cpu for synthetic ones"
+        )
+
+
+def lacks_images(settings: Any) -> bool:
+    """Whether images are neither named nor to be generated."""
+    return getattr(settings.data, "dataset_path", "") is None and settings.data.synthetic_data is None
+
+
+def require_python(python: str) -> None:
+    """Refuse a Python that is not on this machine."""
+    _require_executable(python, "check --python")
+
+
+def require_program(program: str, env: Sequence[str]) -> None:
+    """Refuse a program that is not on this machine, in the PATH that its instances get."""
+    paths = [value for name, equals, value in (each.partition("=") for each in env) if name == "PATH" and equals]
+    _require_executable(program, "check its name, its path and whether it is executable", *paths[-1:])
+
+
+def _require_executable(name: str, hint: str, path: Optional[str] = None) -> None:
+    if shutil.which(name, path=path) is None:
+        raise NotReadyError(f"there is no program {name} here", hint=hint)

@@ -1,0 +1,91 @@
+"""CosmoFlow's files: whether they hold volumes of the size that a job is for, by the length of a record."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Optional, Tuple
+
+_LENGTH = 8  # bytes at the start of a record, the lowest first
+_MOST_BESIDE = 1024  # bytes of a record that are not the volume: its targets, and the names of both
+_VALUE = 2  # bytes of a count
+
+
+class Volumes(NamedTuple):
+    """CosmoFlow's files, and the volumes that they are to hold."""
+
+    data_dir: Path
+    splits: Tuple[str, ...]  # that are read
+    side: int
+    channels: int
+    layers: int  # each of which halves a volume
+
+
+class Look(NamedTuple):
+    """At one record of a split: what is wrong with it, and what to do, or nothing."""
+
+    file: Path
+    wrong: str = ""
+    fix: str = ""
+    is_of_another_side: bool = False
+
+
+def volumes_of(settings: Any) -> Optional[Volumes]:
+    """The files that the settings of CosmoFlow name; None where they name none."""
+    path = getattr(settings.data, "data_dir", None)
+    if not path:
+        return None
+    reads = {"train": settings.training.training, "validation": settings.training.validation}
+    splits = tuple(split for split, is_read in reads.items() if is_read)
+    return Volumes(
+        Path(path).absolute(), splits, settings.data.side, settings.data.channels, settings.model.n_conv_layers
+    )
+
+
+def looks(volumes: Volumes) -> Iterator[Look]:
+    """One record of each split, where it has any; the instances look at all of them."""
+    for split in volumes.splits:
+        file = next((path for path in volumes.data_dir.glob(f"{split}/*.tfrecord") if path.is_file()), None)
+        look = None if file is None else _look(file, volumes)
+        if look is not None:
+            yield look
+
+
+def _look(file: Path, volumes: Volumes) -> Optional[Look]:
+    verify = f"ipulaunch data verify {volumes.data_dir} looks at every record"
+    side = volumes.side
+    try:
+        length = _first_length(file)
+    except (OSError, EOFError, zlib.error) as error:
+        return Look(file, f"no record can be read: {error}", verify)
+    if length is None:
+        return None
+    if _holds(length, side, volumes):
+        return Look(file)
+    found = round((length / _size(1, volumes)) ** (1 / 3))
+    if found and _holds(length, found, volumes):
+        from ipulaunch.configs.settings.cosmoflow import side_options  # other workloads do without
+
+        said = f"volumes of {found} x {found} x {found}, and the job is for {side} x {side} x {side}"
+        return Look(file, said, f"use {side_options(found, volumes.layers)}", True)
+    said = f"a record of {length:,} bytes, and a volume of {side} x {side} x {side} takes {_size(side, volumes):,}"
+    return Look(file, said, f"check --data-dir and --side; {verify}")
+
+
+def _first_length(file: Path) -> Optional[int]:
+    """The bytes of the first record; None for a file without one."""
+    with file.open("rb") as stream:
+        start = stream.read(_LENGTH)
+    if start[:2] == b"\x1f\x8b":
+        with gzip.open(file) as stream:
+            start = stream.read(_LENGTH)
+    return int.from_bytes(start, "little") if len(start) == _LENGTH else None
+
+
+def _holds(length: int, side: int, volumes: Volumes) -> bool:
+    return 0 <= length - _size(side, volumes) <= _MOST_BESIDE
+
+
+def _size(side: int, volumes: Volumes) -> int:
+    return side**3 * volumes.channels * _VALUE

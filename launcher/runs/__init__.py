@@ -1,0 +1,1 @@
+"""Runs on disk: their states, their processes, and how they continue."""

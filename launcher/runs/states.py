@@ -1,0 +1,227 @@
+"""How runs are: told by their records, by signs of life, and by the scheduler of those that were submitted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ipulaunch.configs.errors import INTERRUPTED, DataError, IpulaunchError, StoppedError, UsageError, near_miss
+from ipulaunch.configs.runs.directory import RunDirectory, records_of, whole_run
+from ipulaunch.configs.runs.job import job_of
+from ipulaunch.configs.runs.untrusted import read_text
+from ipulaunch.configs.text import utc
+from ipulaunch.launcher.runs.claim import has_gone, holder_of
+from ipulaunch.launcher.runs.earlier_runs import all_runs, modified, started
+from ipulaunch.launcher.runs.processes import runs_here
+from ipulaunch.launcher.schedulers import record
+from ipulaunch.launcher.schedulers.record import Submitted
+from ipulaunch.launcher.schedulers.scheduler import (
+    CANCELLED,
+    DONE,
+    ENDED,
+    FAILED,
+    RUNNING,
+    STOPPED,
+    UNKNOWN,
+    JobState,
+    scheduler_of,
+)
+from ipulaunch.launcher.supervise.attempts import newest_update
+from ipulaunch.launcher.supervise.endings import Ending, attempt_of, preemptions, read_endings, restarts
+from ipulaunch.launcher.supervise.events import Follower
+from ipulaunch.topology import Plan
+from ipulaunch.topology.planning.plan import from_json
+
+FRESH_S = 30.0  # instances give a sign of life every second; a network disk may show it late
+
+
+class RunStatus(NamedTuple):
+    """What is known of a run."""
+
+    name: str
+    path: str
+    workload: str
+    state: str
+    said: str  # the words of the scheduler, or what the state was told from
+    update: int
+    total: int
+    started: str  # UTC; when a submitted one was submitted
+    where: str
+    scheduler: str
+    id: str
+    restarts: int  # after failures
+    max_restarts: Optional[int]  # of one launcher; None where there are no settings
+    preemptions: int
+    max_preemptions: Optional[int]
+
+    @property
+    def progress(self) -> str:
+        if self.total:
+            return f"{self.update}/{self.total}"
+        return str(self.update or "-")  # of how many, only an attempt that has begun to train has told
+
+    @property
+    def can_be_resumed(self) -> bool:
+        """Whether it is a workload's; a program of a user's has no settings."""
+        return self.max_restarts is not None
+
+    def data(self) -> Dict[str, Any]:
+        """The status as plain data."""
+        return dict(self._asdict())
+
+
+def find_run(text: str, runs_dir: Path) -> Path:
+    """The run that is meant: a directory, or the name of one among the runs, or the id of its job."""
+    if not text:
+        raise UsageError("the name of the run is empty", hint="ipulaunch ps lists the runs here")
+    for path in (Path(text), runs_dir / text):
+        if os.path.isdir(path):  # noqa: PTH112 - is_dir() raises on names that are too long
+            found = whole_run(Path(os.path.abspath(path)))  # noqa: PTH100 - without the .. in it, and links as they are
+            if not RunDirectory(found).plan.is_file():
+                raise UsageError(f"{path} is not a run: it has no plan.json")
+            return found
+    runs = all_runs(runs_dir)
+    for path in runs:
+        with contextlib.suppress(DataError):
+            job = record.read(path)
+            if job is not None and job.id == text:
+                return path.absolute()
+    names = [path.name for path in runs]
+    nothing = f"there are no runs in {runs_dir.absolute()}: give the path of the run, or --runs-dir"
+    hint = near_miss(text, names) if names else nothing
+    raise UsageError(f"there is no run {text}", hint=hint)
+
+
+def statuses(paths: Sequence[Path]) -> Tuple[List[RunStatus], List[str]]:
+    """The status of each run, and what schedulers would not say; each scheduler is asked once."""
+    jobs: Dict[Path, Submitted] = {}
+    notes: List[str] = []
+    for path in paths:
+        try:
+            job = record.read(path)
+        except DataError as error:
+            notes.append(error.message)
+            continue
+        if job is not None:
+            jobs[path] = job
+    said: Dict[Tuple[str, str], JobState] = {}
+    for name in sorted({job.scheduler for job in jobs.values()}):
+        asked = [job for job in jobs.values() if job.scheduler == name]
+        try:
+            looked = scheduler_of(name).look(asked)
+        except IpulaunchError as error:
+            notes.append(error.message)
+            continue
+        said.update({(name, number): state for number, state in looked.states.items()})
+        notes += looked.notes
+    found, living = [], runs_here()
+    for path in paths:
+        job = jobs.get(path)
+        found.append(_status(path, job, said.get((job.scheduler, job.id)) if job else None, living))
+    return found, notes
+
+
+def how_to_end(path: Path) -> str:
+    """What ends a run that has no launcher, as its command was pasted."""
+    return f"end its poprun or mpirun; touch {RunDirectory(path).stop} lets it write a checkpoint first"
+
+
+def last_sign(run: RunDirectory) -> float:
+    """When an instance of a run gave its last sign of life; 0 where none has."""
+    return max(map(modified, run.path.glob("instance-*/heartbeat")), default=0.0)
+
+
+def plan_of(run: RunDirectory) -> Optional[Plan]:
+    """The plan of a run, where it is whole."""
+    try:
+        return from_json(read_text(run.plan))
+    except (OSError, IpulaunchError):
+        return None
+
+
+def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], living: AbstractSet[Path]) -> RunStatus:
+    run = records_of(path)
+    plan = plan_of(run) or plan_of(RunDirectory(path))
+    is_alive = holder_of(run) is not None or run.path in living
+    state = _combined(job, said, _from_records(run, plan, is_alive, is_here=job is None))
+    follower = Follower(run, 1)  # all instances make the same updates
+    kept = 0  # updates in the newest checkpoint
+    while True:
+        records = follower.look()
+        if not records:
+            break
+        counts = [r["update"] for r in records if r["event"] in ("resumed", "checkpoint")]
+        kept = [count for count in counts if isinstance(count, int)][-1] if counts else kept
+    follower.close()
+    training = job_of(run) or job_of(RunDirectory(path))
+    update = max(follower.progress.update, kept) or (newest_update(run, training) if training else None) or 0
+    survival = training.settings.survival if training else None
+    hosts = ",".join(plan.hosts) if plan else ""
+    return RunStatus(
+        name=path.name,
+        path=str(path),
+        workload=plan.workload if plan else "",
+        state=state.word,
+        said=state.said,
+        update=update,
+        total=follower.progress.total_updates,
+        started=job.submitted if job else utc(started(path)),
+        where=f"{job.scheduler} {job.id}" + (f" on {state.where}" if state.where else "") if job else hosts,
+        scheduler=job.scheduler if job else "",
+        id=job.id if job else "",
+        restarts=restarts(run),
+        max_restarts=survival.max_restarts if survival else None,
+        preemptions=preemptions(run),
+        max_preemptions=survival.max_preemptions if survival else None,
+    )
+
+
+def _combined(job: Optional[Submitted], said: Optional[JobState], records: JobState) -> JobState:
+    """The scheduler knows whether a job runs; the records know how it ended, also long afterwards."""
+    if job is None:
+        return records
+    if said is None or said.word == UNKNOWN:
+        return JobState(CANCELLED, f"at {job.cancelled}") if job.cancelled and records.word != DONE else records
+    if said.word in ENDED and records.word in (RUNNING, DONE):  # taken up here with ipulaunch resume
+        return records
+    if said.word in (FAILED, STOPPED) and job.cancelled:  # a job that is asked to end stops, with a checkpoint
+        return JobState(CANCELLED, said.said, said.where)
+    if said.word == FAILED and records.word == STOPPED:
+        return JobState(STOPPED, said.said, said.where)
+    return said
+
+
+def _from_records(run: RunDirectory, plan: Optional[Plan], is_alive: bool, *, is_here: bool) -> JobState:
+    if plan is None:
+        return JobState(UNKNOWN, "its plan cannot be read")
+    instances = range(plan.instances)
+    if all(run.done(index).exists() for index in instances):
+        return JobState(DONE)
+    if is_alive:
+        return JobState(RUNNING)
+    endings = read_endings(run)
+    if endings and endings[-1].attempt == attempt_of(run):
+        return _ended(endings[-1])
+    for index in instances:
+        if run.error(index).exists():
+            return JobState(FAILED, f"instance {index} has left an error")
+    if any(run.stopped(index).exists() for index in instances):
+        return JobState(STOPPED, "with a checkpoint")
+    newest = last_sign(run)
+    # Instances without a launcher are known by their signs of life alone; a launcher that has gone has told otherwise.
+    if time.time() - newest < FRESH_S and not run.launcher.exists():
+        return JobState(RUNNING)
+    if newest and is_here:
+        return JobState(FAILED, f"no sign of life since {utc(newest)}")
+    if is_here and has_gone(run.launcher):  # programs give no signs of life, and instances none before they have begun
+        return JobState(FAILED, "its launcher ended without a verdict")
+    return JobState(UNKNOWN, f"no sign of life since {utc(newest)}" if newest else "no records")
+
+
+def _ended(ending: Ending) -> JobState:
+    """What the launcher has noted of the end."""
+    word = {0: DONE, StoppedError.exit_code: STOPPED, INTERRUPTED: CANCELLED}.get(ending.exit_code, FAILED)
+    return JobState(word, "" if word == DONE else ending.headline)

@@ -1,0 +1,207 @@
+"""What a run shows while it runs and when it ends: talk, on stderr. Only the output of instances goes to stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Set, TextIO
+
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.milestones import in_words, measured, metrics_text
+from ipulaunch.configs.text import counted
+from ipulaunch.launcher.launch.launch import Launch
+from ipulaunch.launcher.supervise.attempts import Restart
+from ipulaunch.launcher.supervise.events import Progress
+from ipulaunch.launcher.supervise.verdict import Verdict
+from ipulaunch.topology import Plan
+
+_PLAIN_INTERVAL_S = 5.0
+_SILENT_S = 30.0  # before the first update: TensorFlow may take minutes to build a large one
+MOST_ROWS = 8  # instances shown one by one
+
+
+class Display:
+    """Plain lines, one below the other.
+
+    A run is announced and concluded once; each of its attempts begins and ends.
+    """
+
+    def __init__(self, stream: TextIO, output: TextIO, verbose: bool = False) -> None:
+        self.stream, self.output, self.verbose = stream, output, verbose
+        self.started = self.begun = time.monotonic()
+        self.last_line, self.last_update, self.last_preparing = 0.0, 0, ""
+        self.warned: Set[str] = set()
+        self.trains = False
+
+    def announce(self, launch: Launch, run: RunDirectory) -> None:
+        """What will run, and where."""
+        plan = launch.solution.plan
+        self.line(f"{plan.workload} on {plan.system}: {launch.engine.about}", "bold")
+        for note in launch.notes:
+            self.line(f"note: {note}", "dim")
+        for warning in launch.solution.warnings:
+            self.warn(warning)
+        cores = sorted({placement.cores for placement in plan.placements})
+        self.row("IPUs", f"{plan.ipus} = {counted(plan.replicas, 'replica')} x {plan.ipus_per_replica}")
+        self.row(
+            "instances",
+            f"{plan.instances} with {counted(plan.replicas_per_instance, 'replica')} and"
+            f" {counted(cores[-1], 'core')}{' each' if plan.instances > 1 else ''},"
+            f" on {', '.join(plan.hosts[:4])}{' ...' if len(plan.hosts) > 4 else ''}",
+        )
+        self.trains = launch.job is not None
+        if self.trains:
+            self.row("batch", plan.batch.formula.split(" ", 2)[2])
+        for finding in launch.training:
+            if not finding.in_plan_only:
+                self.row(finding.name, finding.text)
+        self.row("run", _short(run.path))
+
+    def begin(self) -> None:
+        """An attempt begins, perhaps with an earlier update than the last one that was shown."""
+        self.begun = time.monotonic()
+        self.last_update, self.last_preparing = 0, ""
+
+    def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
+        """New records have arrived, or some time has passed."""
+        self.milestones(progress, records)
+        now = time.monotonic()
+        if now - self.last_line <= _PLAIN_INTERVAL_S:
+            return
+        if progress.update > self.last_update:
+            self.last_line, self.last_update = now, progress.update
+            self.line(_position(progress))
+        elif not progress.total_updates and progress.preparing != self.last_preparing:
+            self.last_line, self.last_preparing = now, progress.preparing
+            self.line(progress.preparing)
+        elif self.trains and not progress.update and now - max(self.last_line, self.begun) > _SILENT_S:
+            self.last_line = now
+            self.line(f"{progress.waiting}, {now - self.started:.0f} s")
+
+    def milestones(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
+        for record in records:
+            if record["instance"] == 0 and record["event"] in ("training", "log", "validation", "warning", "resumed"):
+                self.milestone(progress, record)
+
+    def milestone(self, progress: Progress, record: Mapping[str, Any]) -> None:
+        self.last_line, self.last_update = time.monotonic(), progress.update
+        if record["event"] == "warning":
+            self.warn(record["message"])
+        elif record["event"] == "resumed":
+            self.line(in_words({**record, "path": _short(Path(record["path"]))}))
+        else:
+            self.line(in_words(record))
+
+    def stopping(self, name: str, after: str, grace_s: float) -> None:
+        """The run was asked to stop."""
+        self.line(
+            f"{name}: stopping after {after}, then writing a checkpoint (at most {grace_s:g} s);"
+            " send it again to end at once"
+        )
+
+    def restarting(self, verdict: Verdict, restart: Restart, has_checkpoint: bool) -> None:
+        """The run failed and will be started again."""
+        self.line(f"failed: {verdict.headline}", "bold red")
+        for detail in verdict.details:
+            if not detail.startswith("resume: "):  # we do that ourselves
+                self.line(detail)
+        where = "the newest checkpoint" if has_checkpoint else "the beginning: there is no checkpoint yet"
+        self.line(f"restart {restart.number} of {restart.most} in {restart.wait_s:g} s, from {where}")
+
+    def going_on(self, missing: Mapping[str, str], plan: Plan) -> None:
+        """The run goes on without some of its hosts."""
+        wrong = "; ".join(f"host {host} {what}" for host, what in missing.items())
+        self.line(f"{wrong}: going on with {', '.join(plan.hosts)}", "bold")
+        self.row("instances", f"{plan.instances} with {counted(plan.replicas_per_instance, 'replica')}")
+
+    def echo(self, who: str, line: str) -> None:
+        """A line of an instance's own output, which is what the command produces."""
+        self.output.write(f"{who}| {line}\n")
+        self.output.flush()
+
+    def end(self) -> None:
+        """The attempt has ended; nothing is drawn any more."""
+
+    def conclude(self, verdict: Verdict, run: RunDirectory, summary: Mapping[str, Any]) -> None:
+        seconds = time.monotonic() - self.started
+        if verdict.exit_code:
+            self.line(f"exit code {verdict.exit_code} after {seconds:.0f} s: {verdict.headline}", "bold red")
+            for detail in verdict.details:
+                self.line(detail)
+        else:
+            self.line(f"done in {seconds:.0f} s", "bold green")
+        if summary and not verdict.exit_code:
+            self.summarise(summary)
+        self.row("run", _short(run.path))
+
+    def summarise(self, summary: Mapping[str, Any]) -> None:
+        if "samples_per_s" in summary:
+            rates = [f"{index}: {rate:.1f}" for index, rate in enumerate(summary["samples_per_s_by_instance"])]
+            self.row("throughput", f"{summary['samples_per_s']:.1f} samples/s in total")
+            for first in range(0, len(rates), MOST_ROWS):
+                self.row("" if first else "by instance", "  ".join(rates[first : first + MOST_ROWS]))
+        if "compiled" in summary:
+            self.row("compiled", " and ".join(summary["compiled"]))
+            return
+        self.row("final", metrics_text(summary["metrics"]))
+        if summary.get("best", {}).get("checkpoint"):
+            best = summary["best"]
+            epoch = "" if best["epoch"] is None else f", epoch {best['epoch']:g}"
+            by = f" (by {summary['judged_by']})" if "judged_by" in summary else ""
+            self.row("best", f"{best['checkpoint']}{epoch}{by}: {metrics_text(measured(best))}")
+        if "target" in summary:
+            reached = summary["target"]["reached_by"]
+            by = f"reached by {reached.get('checkpoint', 'the weights')}" if reached else "not reached"
+            measure = f"{summary['judged_by']} " if "judged_by" in summary else ""
+            self.row("target", f"{measure}{summary['target']['value']:g}: {by}")
+        for key, label, noun in (("replaced_samples", "replaced", "sample"), ("damaged_files", "damaged", "file")):
+            if summary.get(key):
+                self.row(label, f"{counted(summary[key], noun)} that could not be read whole; see events.jsonl")
+        if summary.get("checkpoint"):
+            self.row("checkpoint", summary["checkpoint"])
+
+    def warn(self, message: str) -> None:
+        """A warning, once: the launcher and the instances often see the same."""
+        if message not in self.warned:
+            self.warned.add(message)
+            self.line(f"warning: {message}", "yellow")
+
+    def row(self, label: str, text: str) -> None:
+        self.line(f"  {label:<11} {text}")
+
+    def line(self, text: str, style: str = "") -> None:
+        """One line; the style is for terminals."""
+        with contextlib.suppress(OSError):  # nobody listens any more; the run goes on
+            self.stream.write(text + "\n")
+            self.stream.flush()
+
+
+def make_display(verbose: bool) -> Display:
+    """A picture on a terminal, plain lines elsewhere."""
+    talk, output = (_usable(stream) for stream in (sys.stderr, sys.stdout))
+    if not talk.isatty():
+        return Display(talk, output, verbose)
+    from ipulaunch.launcher.show.live_display import LiveDisplay
+
+    return LiveDisplay(talk, output, verbose)
+
+
+def _usable(stream: Optional[TextIO]) -> TextIO:
+    """The stream; a place for nothing where it was closed before we started."""
+    return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
+
+
+def _position(progress: Progress) -> str:
+    rate = f"{progress.samples_per_s:.1f} samples/s"
+    metrics = [metrics_text(progress.metrics)] if progress.metrics else []
+    return ", ".join([f"update {progress.update}/{progress.total_updates}", rate, *metrics])
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,69 @@
+"""Plans as text: aligned tables, and the picture of hosts, NUMA nodes, instances, replicas and IPUs."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Sequence, Tuple
+
+from ipulaunch.configs.text import counted
+from ipulaunch.topology import Placement, Plan
+
+_MOST_HOSTS = 4  # shown one by one; a plan gives all the same number of instances
+_MOST_INSTANCES = 16  # of one host
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned to their widest cell, two blanks apart."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    return "\n".join(lines)
+
+
+def draw_plan(plan: Plan) -> str:
+    """Which instance sits where, with which cores, replicas and IPUs."""
+    lines: List[str] = []
+    hosts = plan.hosts
+    shown = hosts if len(hosts) <= _MOST_HOSTS else (hosts[0], hosts[-1])
+    by_host: Dict[str, List[Placement]] = {}
+    for placement in plan.placements:
+        by_host.setdefault(placement.host, []).append(placement)
+    for host in shown:
+        if host == shown[-1] and len(shown) < len(hosts):
+            lines.append(
+                f"... {len(hosts) - 2} more hosts with {counted(plan.instances_per_host, 'instance')} each ..."
+            )
+        lines += _host(plan, host, by_host[host])
+    return "\n".join(lines)
+
+
+def _host(plan: Plan, host: str, placements: Sequence[Placement]) -> List[str]:
+    groups: Dict[Tuple[int, ...], List[Placement]] = {}
+    for placement in placements[:_MOST_INSTANCES]:
+        groups.setdefault(placement.numa_nodes, []).append(placement)
+    cells = [_cells(plan, placement) for members in groups.values() for placement in members]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    lines = [f"{host}"]
+    numbers = list(groups)
+    for nodes, members in groups.items():
+        is_last = nodes == numbers[-1]
+        lines.append(f"{'└' if is_last else '├'}─ NUMA {_span(nodes)}")
+        for placement in members:
+            row = "  ".join(cell.ljust(width) for cell, width in zip(_cells(plan, placement), widths))
+            lines.append(f"{' ' if is_last else '│'}    {row}".rstrip())
+    if len(placements) > _MOST_INSTANCES:
+        lines.append(f"     ... {len(placements) - _MOST_INSTANCES} more instances ...")
+    return lines
+
+
+def _cells(plan: Plan, placement: Placement) -> Tuple[str, str, str, str]:
+    first, last = placement.first_replica, placement.first_replica + plan.replicas_per_instance - 1
+    ipus = (first * plan.ipus_per_replica, (last + 1) * plan.ipus_per_replica - 1)
+    cores = f"{placement.cores} core{'s' if placement.cores > 1 else ''} (cpus {placement.cpus})"
+    return f"instance {placement.instance}", cores, _named("replica", first, last), _named("IPU", *ipus)
+
+
+def _named(word: str, first: int, last: int) -> str:
+    return f"{word} {first}" if first == last else f"{word}s {first}-{last}"
+
+
+def _span(nodes: Tuple[int, ...]) -> str:
+    return str(nodes[0]) if len(nodes) == 1 else f"{nodes[0]}-{nodes[-1]}"

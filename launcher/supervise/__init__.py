@@ -1,0 +1,1 @@
+"""Running a launch: processes, signals, attempts, logs, verdict."""

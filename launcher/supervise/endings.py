@@ -1,0 +1,83 @@
+"""How the attempts of a run have ended, one line each, kept with the run."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from ipulaunch.configs.errors import INTERRUPTED, JobError, StoppedError
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.untrusted import parse_json
+from ipulaunch.configs.settings.survival import Survival
+from ipulaunch.configs.text import utc
+from ipulaunch.launcher.supervise.verdict import Verdict
+
+
+class Ending(NamedTuple):
+    """The end of one attempt."""
+
+    attempt: int
+    exit_code: int
+    headline: str
+    time: str  # UTC
+
+
+def record_ending(run: RunDirectory, verdict: Verdict) -> None:
+    """Note how the present attempt ended."""
+    ending = Ending(attempt_of(run), verdict.exit_code, verdict.headline, utc())
+    with contextlib.suppress(OSError), run.endings.open("a", encoding="utf-8") as file:  # the disk may be the reason
+        file.write(json.dumps(ending._asdict()) + "\n")
+
+
+def read_endings(run: RunDirectory) -> List[Ending]:
+    """The endings so far; a line that is not whole is left out."""
+    try:
+        lines = run.endings.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return [ending for ending in map(_read, lines) if ending is not None]
+
+
+def attempt_of(run: RunDirectory) -> int:
+    """The number of the present attempt; what earlier ones have left is kept under theirs."""
+    numbers = (int(path.name) for path in run.attempts.glob("*") if re.fullmatch(r"\d+", path.name, re.ASCII))
+    return 1 + max(numbers, default=0)
+
+
+def restarts(run: RunDirectory) -> int:
+    """How often the run has failed and was started again, over its whole life."""
+    present = attempt_of(run)
+    failed = {ending.attempt for ending in read_endings(run) if ending.exit_code == JobError.exit_code}
+    return sum(attempt < present for attempt in failed)
+
+
+def preemptions(run: RunDirectory) -> int:
+    """How often the run was stopped on request, over its whole life."""
+    return sum(ending.exit_code == StoppedError.exit_code for ending in read_endings(run))
+
+
+def within_preemptions(run: RunDirectory, verdict: Verdict, survival: Survival) -> Verdict:
+    """The verdict on a run that was stopped, which asks to be started again only as often as it may.
+
+    One that was cancelled does not ask at all. To be called before the ending is recorded.
+    """
+    if verdict.exit_code != StoppedError.exit_code:
+        return verdict
+    if run.cancel.exists():
+        return dataclasses.replace(verdict, exit_code=INTERRUPTED)
+    count, most = 1 + preemptions(run), survival.max_preemptions
+    if count > most:
+        headline = f"{verdict.headline}; preempted {count} times, and --max-preemptions is {most}"
+        return dataclasses.replace(verdict, exit_code=JobError.exit_code, headline=headline)
+    return dataclasses.replace(verdict, headline=f"{verdict.headline} (preemption {count} of {most})")
+
+
+def _read(line: str) -> Optional[Ending]:
+    try:
+        record: Dict[str, Any] = parse_json(line)
+        return Ending(int(record["attempt"]), int(record["exit_code"]), str(record["headline"]), str(record["time"]))
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None

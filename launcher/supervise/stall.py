@@ -1,0 +1,77 @@
+"""A run that hangs: nothing has happened for long, and who was silent."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, List, Mapping, NamedTuple, Optional, Tuple
+
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.text import some
+from ipulaunch.topology import Plan
+
+_LATER_S = 2.0  # instances dump their stacks after the same time: let them be the first
+_STALE_S = 5.0  # heartbeats come every second
+_MOST_NAMES = 4
+
+
+class Hang(NamedTuple):
+    """What to say of a run that hangs, and the instance whose log tells most of it."""
+
+    said: str
+    instance: int
+    hint: str = ""
+
+
+class StallWatch:
+    """Watches for records that do not come any more.
+
+    `ask_hosts()` is called once, for a run that hangs, and tells what is wrong with which host: a host that was cut off
+    may still touch its files, and one that was switched off leaves the file system of all as it was.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        plan: Plan,
+        timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        ask_hosts: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        self.run, self.plan, self.timeout_s, self.clock, self.ask_hosts = run, plan, timeout_s, clock, ask_hosts
+        self.last = clock()
+        self.found: Optional[Hang] = None
+
+    def saw_progress(self) -> None:
+        self.last = self.clock()
+
+    def verdict(self) -> Optional[Hang]:
+        """The hang of a run; None while it does not."""
+        if self.found is None and self.clock() - self.last >= self.timeout_s + _LATER_S:
+            who, instance, hint = self._who()
+            self.found = Hang(f"no progress for {self.timeout_s:g} s: {who}", instance, hint)
+        return self.found
+
+    def _who(self) -> Tuple[str, int, str]:
+        """Who is silent, the first instance of those, and what may help."""
+        placements, troubles = self.plan.placements, self.ask_hosts()
+        if troubles:
+            hosts = [f"host {host} {wrong}" for host, wrong in troubles.items()]
+            there = (placement.instance for placement in placements if placement.host in troubles)
+            return some(hosts, _MOST_NAMES, "; "), next(there, 0), ""
+        silent = self._silent()
+        if not silent:
+            return "all instances live, and wait", 0, "if they only need longer, raise --stall-timeout"
+        names = [f"{placements[instance].host}:{instance}" for instance in silent]
+        return f"{some(names, _MOST_NAMES)} stopped showing signs of life", silent[0], ""
+
+    def _silent(self) -> List[int]:
+        """The instances whose heartbeat is older than that of the others; those without one never started."""
+        beats = {}
+        for placement in self.plan.placements:
+            try:
+                beats[placement.instance] = self.run.heartbeat(placement.instance).stat().st_mtime
+            except OSError:
+                beats[placement.instance] = 0.0
+        newest = max(max(beats.values()), time.time() - _STALE_S)
+        return [instance for instance, beat in beats.items() if newest - beat >= _STALE_S]

@@ -1,0 +1,474 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.job import Job
+from ipulaunch.launcher.launch.examination import Finding
+from ipulaunch.launcher.launch.launch import Launch
+from ipulaunch.launcher.show import display, live_display
+from ipulaunch.launcher.show.display import Display, make_display
+from ipulaunch.launcher.show.live_display import LiveDisplay
+from ipulaunch.launcher.supervise.attempts import Restart
+from ipulaunch.launcher.supervise.events import Follower, Progress
+from ipulaunch.launcher.supervise.verdict import Verdict
+
+MakeLaunch = Callable[..., Launch]
+
+JOB = Job("cosmoflow", "cpu", None)
+SUMMARY = {
+    "samples_per_s": 40.26,
+    "samples_per_s_by_instance": [float(n) for n in range(10)],
+    "metrics": {"loss": 0.123456, "val_loss": 1234.5678},
+    "checkpoint": "checkpoints/16",
+}
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(display, "time", clock)
+    monkeypatch.setattr(live_display, "time", clock)
+    return clock
+
+
+@pytest.fixture()
+def plain(clock: Clock) -> Display:
+    return Display(io.StringIO(), io.StringIO())
+
+
+@pytest.fixture()
+def live(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveDisplay]:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    drawn = LiveDisplay(Terminal(), Terminal())
+    yield drawn
+    drawn.end()
+
+
+def _talk(shown: Display) -> str:
+    text = shown.stream.getvalue()  # type: ignore[attr-defined]
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+def _output(shown: Display) -> str:
+    text: str = shown.output.getvalue()  # type: ignore[attr-defined]
+    return text
+
+
+def _training() -> Tuple[Progress, List[Dict[str, Any]]]:
+    progress = Progress(2)
+    records = [
+        {"instance": 0, "event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3},
+        {"instance": 1, "event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3},
+        {
+            "instance": 0,
+            "event": "log",
+            "time_ns": 2,
+            "epoch": 1,
+            "epochs": 2,
+            "update": 8,
+            "samples_per_s": 20.0,
+            "loss": 0.25,
+        },
+        {
+            "instance": 1,
+            "event": "log",
+            "time_ns": 2,
+            "epoch": 1,
+            "epochs": 2,
+            "update": 8,
+            "samples_per_s": 20.0,
+            "loss": 0.25,
+        },
+    ]
+    for record in records:
+        progress.take(record["instance"], {name: value for name, value in record.items() if name != "instance"})
+    return progress, records
+
+
+def test_start_says_what_runs_where(plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    plain.announce(make_launch(["x"], job=JOB, notes=("as root",)), run_directory)
+    talk = _talk(plain)
+    for words in (
+        "cosmoflow on 4 IPUs: an engine of the tests",
+        "note: as root",
+        "4 = 4 replicas x 1",
+        "2 with 2 replicas and 64 cores each, on localhost",
+        "4 = micro-batch 1 x 4 replicas x accumulation 1",
+    ):
+        assert words in talk
+    assert _output(plain) == ""
+
+
+def test_start_passes_warnings_on(
+    plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, solve_for: Callable[..., Any]
+) -> None:
+    solution = solve_for(4, 4, layout=(1, 2), oversubscribe=True)
+    assert solution.warnings
+    plain.announce(make_launch(["x"], solution=solution), run_directory)
+    for warning in solution.warnings:
+        assert f"warning: {warning}\n" in _talk(plain)
+
+
+def test_run_is_named_relative_to_where_we_are(
+    plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain.announce(make_launch(["x"]), run_directory)
+    assert _talk(plain).splitlines()[-1].split() == ["run", "run"]
+    monkeypatch.chdir("/")
+    plain.conclude(Verdict(0, "done"), RunDirectory(Path("/elsewhere/run")), {})
+    assert _talk(plain).splitlines()[-1].split() == ["run", "elsewhere/run"]
+
+
+def test_milestones_are_those_of_instance_0(plain: Display) -> None:
+    plain.show(*_training())
+    assert _talk(plain).splitlines() == [
+        "training: 2 epochs of 8 weight updates; 3 samples left out per epoch",
+        "epoch 1/2: loss 0.25",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        ({"event": "warning", "message": "rounded"}, "warning: rounded"),
+        (
+            {"event": "resumed", "path": "runs/a/checkpoints/8", "update": 8},
+            "resumed after update 8: runs/a/checkpoints/8",
+        ),
+        (
+            {"event": "validation", "checkpoint": "update-8", "update": 8, "epoch": 1, "val_loss": 0.5},
+            "validation of update-8: val_loss 0.5",
+        ),
+        (
+            {"event": "validation", "update": 8, "epoch": 1, "samples": 7, "val_loss": 0.5},
+            "validation of the weights: val_loss 0.5",
+        ),
+        (
+            {"event": "log", "update": 4, "epoch": 0.5, "epochs": 2, "samples_per_s": 2.0, "loss": 0.25},
+            "epoch 0.5/2: loss 0.25",
+        ),
+        ({"event": "checkpoint", "path": "checkpoints/8", "update": 8}, ""),
+    ],
+    ids=["warning", "resumed", "validation", "validation of no checkpoint", "half an epoch", "checkpoint"],
+)
+def test_records_that_are_told_of(record: Dict[str, Any], line: str, plain: Display) -> None:
+    progress = Progress(1)
+    taken = {"time_ns": 1, **record}
+    assert progress.take(0, taken)
+    plain.show(progress, [{"instance": 0, **taken}])
+    assert _talk(plain) == (f"{line}\n" if line else "")
+
+
+def test_a_warning_is_told_once(plain: Display) -> None:
+    record = {"instance": 0, "event": "warning", "time_ns": 1, "message": "rounded"}
+    plain.warn("rounded")
+    plain.show(Progress(1), [record, record])
+    assert _talk(plain) == "warning: rounded\n"
+
+
+def test_start_of_a_single_replica_counts_in_the_singular(
+    plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, solve_for: Callable[..., Any]
+) -> None:
+    training = (Finding("pipeline", "2 stages"), Finding("IPU only", "device.profile = true", in_plan_only=True))
+    solution = solve_for(1, 1, layout=(1, 1))
+    plain.announce(make_launch(["x"], job=JOB, solution=solution, training=training), run_directory)
+    assert [" ".join(line.split()) for line in _talk(plain).splitlines()] == [
+        "cosmoflow on 1 IPU: an engine of the tests",
+        "IPUs 1 = 1 replica x 1",
+        "instances 1 with 1 replica and 1 core, on localhost",
+        "batch 1 = micro-batch 1 x 1 replica x accumulation 1",
+        "pipeline 2 stages",
+        "run run",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"best": {"checkpoint": "update-8", "epoch": 1, "val_loss": 0.5}}, "best update-8, epoch 1: val_loss 0.5"),
+        ({"best": {"epoch": 1, "update": 8, "val_loss": 0.5}}, None),
+        ({"target": {"value": 0.98, "reached_by": {"checkpoint": "update-8"}}}, "target 0.98: reached by update-8"),
+        ({"target": {"value": 0.98, "reached_by": {"update": 8}}}, "target 0.98: reached by the weights"),
+        ({"target": {"value": 0.98, "reached_by": None}}, "target 0.98: not reached"),
+        ({"judged_by": "val_mae", "target": {"value": 2, "reached_by": None}}, "target val_mae 2: not reached"),
+        (
+            {"judged_by": "val_mae", "best": {"checkpoint": "c", "epoch": 1, "val_mae": 2}},
+            "best c, epoch 1 (by val_mae): val_mae 2",
+        ),
+    ],
+    ids=["best", "no checkpoint", "target", "target without checkpoint", "target not reached", "measure", "best by"],
+)  # fmt: skip
+def test_end_names_the_best_and_the_target(
+    more: Dict[str, Any], line: Optional[str], plain: Display, run_directory: RunDirectory
+) -> None:
+    plain.conclude(Verdict(0, "done"), run_directory, {**SUMMARY, **more})
+    lines = [" ".join(line.split()) for line in _talk(plain).splitlines()]
+    assert [text for text in lines if text.startswith(("best", "target"))] == ([line] if line else [])
+
+
+def test_end_of_an_evaluation_has_no_throughput(plain: Display, run_directory: RunDirectory) -> None:
+    plain.conclude(Verdict(0, "done"), run_directory, {"metrics": {"val_loss": 0.5}})
+    assert [line.split()[0] for line in _talk(plain).splitlines()] == ["done", "final", "run"]
+
+
+def test_position_without_metrics(plain: Display, clock: Clock) -> None:
+    clock.now += 100
+    plain.show(Progress(1, updates={0: 3}, rates={0: 2.0}, total_updates=8), [])
+    assert _talk(plain) == "update 3/8, 2.0 samples/s\n"
+
+
+def test_position_is_written_every_few_seconds(plain: Display, clock: Clock) -> None:
+    progress, _ = _training()
+    for number in range(120):
+        clock.now += 0.1
+        progress.updates[0] = 8 + number // 60
+        plain.show(progress, [])
+    lines = _talk(plain).splitlines()  # two updates in 12 seconds, each said once
+    assert lines == ["update 8/16, 40.0 samples/s, loss 0.25", "update 9/16, 40.0 samples/s, loss 0.25"]
+
+
+def test_nothing_is_written_before_the_first_update(plain: Display, clock: Clock) -> None:
+    clock.now += 100
+    plain.show(Progress(2), [])
+    assert _talk(plain) == ""
+
+
+def test_output_of_instances_goes_to_stdout(plain: Display) -> None:
+    plain.echo("localhost:1", "text [bold] :x: grüße")
+    assert (_output(plain), _talk(plain)) == ("localhost:1| text [bold] :x: grüße\n", "")
+
+
+def test_end_of_a_good_run(plain: Display, clock: Clock, run_directory: RunDirectory) -> None:
+    clock.now += 61.4
+    plain.conclude(Verdict(0, "done"), run_directory, SUMMARY)
+    assert [" ".join(line.split()) for line in _talk(plain).splitlines()] == [
+        "done in 61 s",
+        "throughput 40.3 samples/s in total",
+        "by instance 0: 0.0 1: 1.0 2: 2.0 3: 3.0 4: 4.0 5: 5.0 6: 6.0 7: 7.0",
+        "8: 8.0 9: 9.0",
+        "final loss 0.1235, val_loss 1235",
+        "checkpoint checkpoints/16",
+        "run run",
+    ]
+
+
+def test_end_of_a_failed_run(plain: Display, clock: Clock, run_directory: RunDirectory) -> None:
+    clock.now += 2
+    plain.conclude(Verdict(5, "a:0 failed first", ("hint: try again", "  | last words")), run_directory, SUMMARY)
+    lines = _talk(plain).splitlines()
+    assert lines[:3] == ["exit code 5 after 2 s: a:0 failed first", "hint: try again", "  | last words"]
+    assert [line.split() for line in lines[3:]] == [["run", "run"]]
+
+
+@pytest.mark.parametrize("kind", ["plain", "live"])
+def test_broken_records_do_not_stop_the_display(
+    kind: str, request: pytest.FixtureRequest, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    shown: Display = request.getfixturevalue(kind)
+    shown.announce(make_launch(["x"], job=JOB), run_directory)
+    shown.begin()
+    broken = ["{}", "{", '{"time_ns": 1}', '{"event": "training"}', '{"event": "log", "time_ns": 2}', "null"]
+    run_directory.events(0).write_text("\n".join(broken) + "\n")
+    with contextlib.closing(Follower(run_directory, 2)) as follower:
+        shown.show(follower.progress, follower.look())
+
+
+def test_terminal_gets_a_picture(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
+    live.show(Progress(2), [])
+    assert live.live is not None
+    live.live.refresh()
+    assert "0 of 2 instances have started" in _talk(live)
+    live.show(*_training())
+    live.live.refresh()
+    for words in ("instance 1", "8/16 updates", "40.0 samples/s", "loss 0.25", "epoch 1/2: loss 0.25"):
+        assert words in _talk(live)
+
+
+def test_picture_is_gone_at_the_end(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
+    live.show(*_training())
+    live.end()
+    live.end()
+    assert live.stream.getvalue().rindex("\x1b[?25h") > live.stream.getvalue().rindex("\x1b[?25l")  # type: ignore[attr-defined]
+    live.conclude(Verdict(0, "done"), run_directory, SUMMARY)
+    assert "done in 0 s\n" in _talk(live)
+
+
+def test_every_attempt_has_its_picture(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    for _ in range(2):
+        live.begin()
+        live.show(*_training())
+        assert live.live is not None
+        live.end()
+        assert live.live is None
+
+
+def test_position_of_an_attempt_that_begins_before_the_end_of_the_last(plain: Display, clock: Clock) -> None:
+    for update in (8, 4):
+        plain.begin()
+        clock.now += 10
+        plain.show(Progress(1, {0: update}, total_updates=8), [])
+    assert _talk(plain).splitlines() == ["update 8/8, 0.0 samples/s", "update 4/8, 0.0 samples/s"]
+
+
+def test_terminal_that_vanishes_stops_nothing(
+    terminal: Any, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    shown = LiveDisplay(terminal.stream, terminal.stream)
+    shown.announce(make_launch(["x"], job=JOB), run_directory)
+    shown.begin()
+    terminal.vanish()
+    shown.show(*_training())
+    assert shown.live is not None
+    shown.live.refresh()
+    shown.stopping("SIGHUP", "this update", 60.0)
+    shown.warn("the disk is almost full")
+    shown.end()
+    shown.begin()
+    shown.end()
+    shown.conclude(Verdict(75, "stopped"), run_directory, SUMMARY)
+
+
+def test_many_instances_are_summed_up(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
+    progress, _ = _training()
+    progress.instances = 100
+    live.show(progress, [])
+    assert live.live is not None
+    live.live.refresh()
+    assert "+ 92 more" in _talk(live)
+
+
+@pytest.mark.parametrize("text", ["a[bold]b[/bold]", "host:100:x:1", "[1,2]", "grüße \\[x]"])
+def test_text_is_drawn_as_it_is(
+    text: str, live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
+    live.echo("h:0", text)
+    live.line(f"note: {text}")
+    assert f"h:0| {text}" in _talk(live)
+    assert f"note: {text}" in _talk(live)
+
+
+def test_long_lines_are_not_broken(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
+    live.line("log: /a/" + "long/" * 60 + "path")
+    assert "log: /a/" + "long/" * 60 + "path\n" in _talk(live)
+
+
+def test_program_of_a_user_gets_no_picture(
+    live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    live.announce(make_launch(["x"]), run_directory)
+    live.begin()
+    live.show(Progress(2), [])
+    live.echo("h:0", "text")
+    assert live.live is None
+    assert _output(live) == "h:0| text\n"
+
+
+def test_output_that_is_not_the_terminal_stays_apart(
+    live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    live.output = io.StringIO()
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
+    live.echo("h:0", "text")
+    assert _output(live) == "h:0| text\n"
+    assert "text" not in _talk(live)
+
+
+@pytest.mark.parametrize(
+    ("stream", "kind"), [(io.StringIO(), Display), (Terminal(), LiveDisplay)], ids=["file", "terminal"]
+)
+def test_display_depends_on_stderr(stream: io.StringIO, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    made = make_display(verbose=True)
+    assert type(made) is kind
+    assert (made.stream, made.output, made.verbose) == (stream, sys.stdout, True)
+
+
+def test_what_is_prepared_before_a_training_is_shown_now_and_then(plain: Display, clock: Clock) -> None:
+    for seconds, text in ((0, "indexing: 1 of 9 files"), (1, "indexing: 2 of 9 files"), (6, "indexing: 9 of 9 files")):
+        clock.now = 2000.0 + seconds
+        plain.show(Progress(1, preparing=text), [])
+        plain.show(Progress(1, preparing=text), [])
+    assert _talk(plain).splitlines() == ["indexing: 1 of 9 files", "indexing: 9 of 9 files"]
+
+
+def test_what_is_prepared_is_in_the_picture(
+    live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
+    live.show(Progress(2, preparing="staging: 3 of 10 MiB"), [])
+    live.end()
+    assert "0 of 2 instances have started · staging: 3 of 10 MiB · 0 s" in _talk(live)
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        (Progress(2, started={0: {}}), "1 of 2 instances have started, {} s"),
+        (Progress(2, total_updates=8), "the first update is being built, {} s"),
+    ],
+)
+def test_a_long_wait_for_the_first_update_is_not_silent(
+    progress: Progress, said: str, plain: Display, clock: Clock, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    plain.announce(make_launch(["x"], job=JOB), run_directory)
+    shown = len(_talk(plain))
+    for _ in range(80):
+        clock.now += 1
+        plain.show(progress, [])
+    assert _talk(plain)[shown:].splitlines() == [said.format(31), said.format(62)]
+
+
+def test_programs_of_users_may_be_silent(
+    plain: Display, clock: Clock, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    plain.announce(make_launch(["x"]), run_directory)
+    shown = len(_talk(plain))
+    clock.now += 100
+    plain.show(Progress(2), [])
+    assert _talk(plain)[shown:] == ""
+
+
+def test_a_failure_that_is_restarted_does_not_ask_for_a_resume(plain: Display) -> None:
+    failed = Verdict(7, "localhost:1 failed first", ("hint: see dmesg", "resume: ipulaunch resume a"))
+    plain.restarting(failed, Restart(1, 2, 5.0), has_checkpoint=True)
+    assert _talk(plain).splitlines() == [
+        "failed: localhost:1 failed first",
+        "hint: see dmesg",
+        "restart 1 of 2 in 5 s, from the newest checkpoint",
+    ]

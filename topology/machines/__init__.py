@@ -1,0 +1,1 @@
+"""PODs, hosts, NUMA nodes, and the lists that name them."""

@@ -1,0 +1,62 @@
+"""Which network settings ask for."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, Union
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.topology.networks.network import Network, shapes
+
+if TYPE_CHECKING:
+    from ipulaunch.configs.settings.cosmoflow import CosmoflowSettings
+    from ipulaunch.configs.settings.images import ImageSettings
+
+# The module and the function that make each network, loaded when it is asked for: a plan has one of them.
+_MAKERS: Dict[str, Tuple[str, str]] = {
+    "cosmoflow": ("cosmoflow", "cosmoflow"),
+    "cosmoflow_v1": ("cosmoflow", "cosmoflow_v1"),
+    **dict.fromkeys(("resnet18", "resnet34", "resnet50"), ("resnet", "resnet")),
+    **dict.fromkeys((f"cifar_resnet{depth}" for depth in (8, 20, 32, 44, 56)), ("cifar_resnet", "cifar_resnet")),
+    "cifar_cnn": ("cifar_cnn", "cifar_cnn"),
+    "mnist_cnn": ("mnist_cnn", "mnist_cnn"),
+    **dict.fromkeys(("toy_model", "toy_model_bn"), ("toy_model", "toy_model")),
+}
+
+_ASIDE = ("dtype", "gamma", "initializer", "momentum", "rate")  # how inputs arrive, and what only training knows
+
+
+def network_of(settings: Union[CosmoflowSettings, ImageSettings]) -> Network:
+    """The network of these settings; refuses one that they leave nothing of, and settings that it has no use for."""
+    module, name = _MAKERS[settings.model.name]
+    make: Callable[[Any], Network] = getattr(importlib.import_module(f"ipulaunch.topology.networks.{module}"), name)
+    network = make(settings)
+    if module != "cosmoflow":
+        _check_use(network, settings.model)
+    shapes(network)
+    return network
+
+
+def computed_by(settings: Any) -> List[Any]:
+    """What the network computes with given weights, from samples as the set has them, whoever normalises these."""
+    data = dataclasses.replace(settings.data, host_preprocess=False)
+    network = network_of(dataclasses.replace(settings, data=data))
+    return [
+        (*layer[:3], sorted((name, value) for name, value in layer.options.items() if name not in _ASIDE))
+        for layer in network.layers
+    ]
+
+
+def _check_use(network: Network, model: Any) -> None:
+    kinds = {layer.kind for layer in network.layers}
+    if model.dropout is not None and "dropout" not in kinds:
+        raise SettingsError(
+            f"model.dropout is {model.dropout:g}, and {network.name} drops nothing",
+            hint="use --set model.dropout=null, or --model cifar_cnn or mnist_cnn",
+        )
+    if model.norm_layer != "batch_norm" and model.norm_layer not in kinds:
+        raise SettingsError(
+            f"--norm-layer is {model.norm_layer}, and {network.name} normalises nothing between its layers",
+            hint="leave --norm-layer out, or use one of the ResNets",
+        )

@@ -1,0 +1,1 @@
+"""The rules, the solver, and the plan."""

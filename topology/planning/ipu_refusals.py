@@ -1,0 +1,124 @@
+"""What settings can ask for and IPUs, or the SDK, cannot do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.settings.estimators import KERAS
+from ipulaunch.configs.settings.sections import Pipeline
+from ipulaunch.configs.text import counted
+from ipulaunch.topology.planning.als_refusals import refuse_automatic_scaling
+from ipulaunch.topology.planning.batch import Batch
+
+# Of a Mk2. The SDK's compiler aborts if none is left to compute on.
+_TILES_PER_IPU = 1472
+_MOST_PREFETCHED = 255
+
+
+def ipus_needed(pipeline: Pipeline) -> int:
+    """The IPUs of one replica: the SDK rounds them up to a power of two."""
+    return 1 << (pipeline.ipus - 1).bit_length()
+
+
+def refuse(settings: Any, batch: Batch, given_ipus: int) -> None:
+    """Raise for the first setting that could not be honoured with so many IPUs per replica."""
+    pipeline = settings.pipeline
+    if given_ipus != ipus_needed(pipeline):
+        if not pipeline.splits:
+            # Keras would take the IPUs of an undivided model for so many replicas more.
+            raise SettingsError(
+                f"{given_ipus} IPUs per replica, and the model is not divided into pipeline stages",
+                hint="use --ipus-per-replica 1, or --pipeline-splits",
+            )
+        raise SettingsError(
+            f"{given_ipus} IPUs per replica, and the {pipeline.stages} pipeline stages take {ipus_needed(pipeline)}",
+            hint=f"use --ipus-per-replica {ipus_needed(pipeline)}",
+        )
+    refuse_schedule(settings, batch.accumulation)
+    _refuse_training(settings, batch)
+    _refuse_device(settings, batch)
+
+
+def refuse_schedule(settings: Any, accumulation: int) -> None:
+    """Raise where the SDK could not train with the schedule of the pipeline."""
+    pipeline, io_tiles = settings.pipeline, settings.device.io_tiles
+    if not pipeline.splits or not settings.training.training:
+        return
+    if pipeline.schedule == "Interleaved" and pipeline.ipus < pipeline.stages:
+        raise SettingsError(
+            f"{pipeline.stages} pipeline stages on {counted(pipeline.ipus, 'IPU')} with the Interleaved schedule: the"
+            " SDK trains with it only where every stage has an IPU of its own",
+            hint="use --pipeline-schedule Grouped or Sequential, or leave --device-mapping out",
+        )
+    turn, least = settings.micro_batches_per_turn, settings.least_accumulation
+    hint = f"use --gradient-accumulation-count {max(least, round(accumulation / turn) * turn)}"
+    stages = f"accumulation {accumulation} with {pipeline.stages} pipeline stages"
+    if accumulation % turn:
+        raise SettingsError(f"{stages}: the {pipeline.schedule} schedule takes a multiple of {turn}", hint=hint)
+    if accumulation < least:
+        raise SettingsError(
+            f"{stages} and {io_tiles} tiles for input and output: the Grouped schedule then takes at least {turn + 2},"
+            f" in multiples of {turn}",
+            hint=f"{hint}, or leave device.io_tiles out",
+        )
+
+
+def _refuse_training(settings: Any, batch: Batch) -> None:
+    refuse_automatic_scaling(settings, batch)
+    if settings.training.trace_samples:
+        raise SettingsError(
+            "--trace-samples notes samples inside the training step, and an IPU cannot call the host from there",
+            hint="trace the same training with --engine openmpi: the samples of every step are the same",
+        )
+    if settings.device.optimizer_state_offloading and not settings.pipeline.splits and batch.accumulation == 1:
+        raise SettingsError(
+            "the optimizer's state leaves the IPU between updates of several micro-batches, and accumulation is 1",
+            hint="use --gradient-accumulation-count 2 or more, or --no-optimizer-state-offloading",
+        )
+
+
+def _refuse_device(settings: Any, batch: Batch) -> None:
+    device, data = settings.device, settings.data
+    group = device.distributed_norm_replicas
+    if batch.replicas % group:
+        raise SettingsError(
+            f"batch statistics over groups of {group} replicas, and there are {batch.replicas}",
+            hint=f"use a device.distributed_norm_replicas that divides {batch.replicas}",
+        )
+    if device.io_tiles and device.io_tiles >= _TILES_PER_IPU:
+        raise SettingsError(
+            f"{device.io_tiles} tiles for input and output, and an IPU has {_TILES_PER_IPU} tiles in all",
+            hint="use a device.io_tiles such as 32 or 64",
+        )
+    if device.prefetch_depth and device.prefetch_depth > _MOST_PREFETCHED:
+        raise SettingsError(
+            f"{device.prefetch_depth} micro-batches sent ahead of their use: the SDK takes at most {_MOST_PREFETCHED}",
+            hint=f"use --prefetch-depth {_MOST_PREFETCHED} or less",
+        )
+    if group > 1 and device.io_tiles:
+        raise SettingsError(
+            f"{device.io_tiles} tiles for input and output, and batch statistics over {group} replicas: not both",
+            hint="leave device.io_tiles or device.distributed_norm_replicas out",
+        )
+    if device.compile_only and settings.api != KERAS:
+        raise SettingsError(
+            "--compile-only compiles trainings with Keras, and this is an Estimator", hint="leave --compile-only out"
+        )
+    if device.outfeed_depth is not None and settings.api != KERAS:
+        raise SettingsError(
+            f"an outfeed of depth {device.outfeed_depth}, and the SDK's Estimators take none",
+            hint="leave device.outfeed_depth out, or train with Keras",
+        )
+    if device.fused_preprocessing:
+        if not hasattr(data, "sends_bytes") or data.host_preprocess:
+            why = "the host normalises" if hasattr(data, "sends_bytes") else "there are no images"
+            raise SettingsError(
+                f"device.fused_preprocessing normalises images on the IPU, and {why}",
+                hint="leave device.fused_preprocessing or --host-preprocess out",
+            )
+        if data.channels != 3:
+            raise SettingsError(
+                f"device.fused_preprocessing takes images of 3 colours, and these have {data.channels}",
+                hint="leave device.fused_preprocessing out",
+            )

@@ -1,0 +1,1 @@
+"""The life of an instance: binding, threads, heartbeat, records, stopping."""

@@ -1,0 +1,71 @@
+"""Binding a process to its cores and its memory, and reading back what the kernel made of it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from dataclasses import dataclass
+from typing import Iterable, Set, Tuple
+
+from ipulaunch.topology.machines import cpulist, hosts
+from ipulaunch.topology.planning import placement
+
+# Linux has no C library wrapper for memory policies; the numbers are part of its ABI.
+_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
+_GET_MEMPOLICY = {"x86_64": 239, "aarch64": 236}
+_MPOL_DEFAULT, _MPOL_BIND = 0, 2
+_MASK_BITS = 1024
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What is in force, as the kernel reports it."""
+
+    cpus: str
+    cores: int
+    memory: str  # "nodes 0,1", "default", or why it could not be set
+
+
+def bind(cpus: Iterable[int], cores: int, numa_nodes: Tuple[int, ...]) -> Binding:
+    """Run on these CPUs and take memory from these nodes, as far as we are allowed to."""
+    wanted, allowed = set(cpus), os.sched_getaffinity(0)
+    # poprun may have bound us already; a share outside that is not ours to take.
+    usable: Set[int] = wanted & allowed or allowed
+    os.sched_setaffinity(0, usable)
+    effective = os.sched_getaffinity(0)
+    count = cores if effective == wanted else min(cores, len(effective))
+    return Binding(cpulist.render(effective), max(1, count), _bind_memory(numa_nodes))
+
+
+def bind_share(index: int, instances: int) -> Binding:
+    """Bind to the share of this host that the plan would give to one of several instances on it."""
+    nodes = hosts.discover("here").nodes
+    cores = sum(len(node.cores) for node in nodes)
+    divide = placement.divide if instances <= cores else placement.oversubscribe
+    share = divide(nodes, instances)[index]
+    return bind(cpulist.parse(share.cpus), share.cores, share.numa_nodes)
+
+
+def _bind_memory(nodes: Tuple[int, ...]) -> str:
+    machine = platform.machine()
+    if machine not in _SET_MEMPOLICY:
+        return f"not set: no memory policy calls known for {machine}"
+    libc = ctypes.CDLL(None, use_errno=True)
+    mask = (ctypes.c_ulong * (_MASK_BITS // 64))()
+    for node in nodes:
+        mask[node // 64] |= 1 << (node % 64)
+    if libc.syscall(_SET_MEMPOLICY[machine], _MPOL_BIND, mask, ctypes.c_ulong(_MASK_BITS)) != 0:
+        return f"not set: {os.strerror(ctypes.get_errno())}"
+    return _memory_policy(libc, machine)
+
+
+def _memory_policy(libc: ctypes.CDLL, machine: str) -> str:
+    mode, mask = ctypes.c_int(), (ctypes.c_ulong * (_MASK_BITS // 64))()
+    result = libc.syscall(_GET_MEMPOLICY[machine], ctypes.byref(mode), mask, ctypes.c_ulong(_MASK_BITS), None, 0)
+    if result != 0:
+        return f"not known: {os.strerror(ctypes.get_errno())}"
+    if mode.value == _MPOL_DEFAULT:
+        return "default"
+    nodes = [bit for bit in range(_MASK_BITS) if mask[bit // 64] >> (bit % 64) & 1]
+    return f"nodes {cpulist.render(nodes)}"

@@ -1,0 +1,101 @@
+"""What an instance leaves behind: events as they happen, and at the end one of error.json and done.json."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import traceback
+from typing import Any, Callable, Dict, Mapping, Tuple
+
+from ipulaunch.configs.errors import IpulaunchError, JobError, StoppedError
+from ipulaunch.configs.runs.directory import RunDirectory, write_whole
+from ipulaunch.configs.runs.milestones import in_words
+from ipulaunch.configs.runs.secrets import masked, secret_values
+from ipulaunch.workers.lifecycle.failures import failure_of
+
+UNEXPECTED = 7
+
+
+class Records:
+    """The records of one instance."""
+
+    def __init__(self, run: RunDirectory, instance: int) -> None:
+        self.run, self.instance = run, instance
+        self._hidden = secret_values(os.environ)
+        run.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run.instance(instance).mkdir(exist_ok=True)
+        self._events = run.events(instance).open("a", encoding="utf-8", buffering=1)
+        self._identity = _identity(os.fstat(self._events.fileno()))
+        self.on_event: Callable[[], None] = lambda: None
+
+    @property
+    def are_current(self) -> bool:
+        """Whether the run is still ours: the next attempt moves our directory away and makes one of its own.
+
+        An instance on a host that was cut off may live on while others have taken over the run. It must not write into
+        it any more.
+        """
+        try:
+            return _identity(self.run.events(self.instance).stat()) == self._identity
+        except FileNotFoundError:
+            return False
+        except OSError:  # a file system that cannot be reached tells nothing
+            return True
+
+    def require_current(self) -> None:
+        """To be asked before anything is written that belongs to the run as a whole."""
+        if not self.are_current:
+            raise JobError("another attempt has taken over the run", hint="nothing was lost: see the newest attempt")
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """One line in events.jsonl; time in nanoseconds, so that the first failure can be told."""
+        record = {"event": kind, "time_ns": time.time_ns(), **self._shown(fields)}
+        self._events.write(json.dumps(record) + "\n")
+        self.on_event()
+        self._say(record)
+
+    def _say(self, record: Mapping[str, Any]) -> None:
+        """What happens, in the log; the instances train together, so one of them tells of it for all."""
+        words = in_words(record) if self.instance == 0 or record["event"] == "started" else ""
+        if words:
+            with contextlib.suppress(OSError):  # nobody listens any more; whether to go on is decided elsewhere
+                print(words, flush=True)
+
+    def done(self, fields: Mapping[str, Any]) -> None:
+        """The last record of a good instance."""
+        self._write("done", {"time_ns": time.time_ns(), **fields})
+
+    def stopped(self, error: StoppedError) -> None:
+        """The last record of an instance that was asked to stop."""
+        self._write("stopped", {"time_ns": time.time_ns(), "message": error.message})
+
+    def error(self, error: BaseException) -> None:
+        """The last record of a failed instance."""
+        failure = failure_of(error, self.run.path)
+        fields = {
+            "time_ns": time.time_ns(),
+            "type": failure.kind,
+            "message": failure.message,
+            "hint": failure.hint,
+            "exit_code": error.exit_code if isinstance(error, IpulaunchError) else UNEXPECTED,
+            "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
+        }
+        self._write("error", fields)
+
+    def _write(self, name: str, fields: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # lines that found no room; this record may still find some
+            self._events.close()
+        if not self.are_current:
+            return
+        path = getattr(self.run, name)(self.instance)
+        write_whole(path, json.dumps(self._shown(fields), indent=1) + "\n")
+
+    def _shown(self, fields: Mapping[str, Any]) -> Dict[str, Any]:
+        """The fields without secrets: messages of errors may quote what they were given."""
+        return {key: masked(value, self._hidden) if isinstance(value, str) else value for key, value in fields.items()}
+
+
+def _identity(status: os.stat_result) -> Tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -1,0 +1,1 @@
+"""The state of a training: checkpoints, history, and what they become."""
