@@ -64,28 +64,19 @@ class SettingsCommand(click.Command):
         whole = args if ctx.resilient_parsing else self._all_whole(args)  # a shell completes them itself
         words = _with_lists(self._lists(), whole)
         try:
-            return super().parse_args(ctx, _without_words(self._switches(), words))
+            return super().parse_args(ctx, _without_words(_switches(self), words))
         except click.NoSuchOption as error:
             raise self._explained(error) from error
-
-    @property
-    def _options(self) -> List[click.Option]:
-        return [param for param in self.params if isinstance(param, click.Option)]
-
-    def _switches(self) -> Dict[str, str]:
-        """The switches that take a word, each with what stands for its opposite."""
-        pairs = (pair for option in self._options if option.is_flag for pair in zip(option.opts, option.secondary_opts))
-        return dict(pair[::-1] if pair[0].startswith("--no-") else pair for pair in pairs)
 
     def _lists(self) -> Set[str]:
         """The options of settings that are lists."""
         return {
-            name for option in self._options if option.multiple and "__" in str(option.name) for name in option.opts
+            name for option in _options(self) if option.multiple and "__" in str(option.name) for name in option.opts
         }
 
     def _all_whole(self, args: List[str]) -> List[str]:
         """The words of the command line with whole names; a value is left as it is, also one that begins with --."""
-        takes_value = {name for option in self._options if not (option.is_flag or option.count) for name in option.opts}
+        takes_value = _with_values(self)
         words: List[str] = []
         for word in args:
             is_value = bool(words) and words[-1] in takes_value
@@ -95,7 +86,7 @@ class SettingsCommand(click.Command):
     def _whole(self, word: str) -> str:
         """A word of the command line with the whole name of the option that it begins."""
         name, equals, value = word.partition("=")
-        by_name = {each: option for option in self._options for each in (*option.opts, *option.secondary_opts)}
+        by_name = {each: option for option in _options(self) for each in (*option.opts, *option.secondary_opts)}
         if name in by_name or not name.startswith("--") or name in ("--", "--help"):
             return word
         meant = [each for each in by_name if each.startswith(name)]
@@ -127,6 +118,40 @@ class SettingsCommand(click.Command):
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+
+class ProgramCommand(click.Command):
+    """A command in front of a program, whose switches take a word as poprun's do (--reset-partition no)."""
+
+    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        end = self._end_of_options(args)
+        return super().parse_args(ctx, [*_without_words(_switches(self), args[:end]), *args[end:]])
+
+    def _end_of_options(self, args: List[str]) -> int:
+        """Where the program begins, or the -- in front of it."""
+        takes_value, switches = _with_values(self), _switches(self)
+        before = ""
+        for position, word in enumerate(args):
+            is_value = before in takes_value or (before in switches and word.lower() in _YES_NO)
+            if not is_value and (word == "--" or not word.startswith("-")):
+                return position
+            before = "" if is_value else word
+        return len(args)
+
+
+def _options(command: click.Command) -> List[click.Option]:
+    return [param for param in command.params if isinstance(param, click.Option)]
+
+
+def _switches(command: click.Command) -> Dict[str, str]:
+    """The switches of a command that take a word, each with what stands for its opposite."""
+    pairs = (pair for option in _options(command) if option.is_flag for pair in zip(option.opts, option.secondary_opts))
+    return dict(pair[::-1] if pair[0].startswith("--no-") else pair for pair in pairs)
+
+
+def _with_values(command: click.Command) -> Set[str]:
+    """The options of a command that are followed by a value."""
+    return {name for option in _options(command) if not (option.is_flag or option.count) for name in option.opts}
 
 
 def flags_of(workload: str) -> Set[str]:
