@@ -10,6 +10,7 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.runs.directory import RunDirectory, records_of
+from ipulaunch.configs.runs.events import Resumed, Training, WarningEvent
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.networks.host_events import HostEvents, events_of
 from ipulaunch.topology.planning.batch import updates_per_epoch
@@ -36,7 +37,7 @@ def plan_events(at: Instance, sources: Mapping[str, Source]) -> HostEvents:
     if training.training and train < data.n_train:
         warnings = [f"the training set has {train} samples, and --n-train is {data.n_train}", *warnings]
     for warning in warnings:
-        at.records.event("warning", message=warning)
+        at.records.event(WarningEvent(warning))
     return events
 
 
@@ -59,7 +60,7 @@ def train(
         history.begin(_metrics_of(at, checkpoint) if checkpoint else None, start)
     if start == events.total_updates and not keeper.resumes_itself:
         message = f"all {start} updates of this training were made before: --num-epochs makes it longer"
-        at.records.event("warning", message=message)
+        at.records.event(WarningEvent(message))
     announce(at, source, events, start)
     with tracing(at, source) as trace:
         for updates, per_call in _calls(start, events):
@@ -76,15 +77,16 @@ def announce(at: Instance, source: Source, events: HostEvents, first_update: int
     """Record what will be trained."""
     whole = updates_per_epoch(source.samples, at.batch, at.job.settings.training.remainder) * at.batch.global_size
     at.records.event(
-        "training",
-        api=at.job.settings.api,
-        epochs=events.epochs,
-        updates_per_epoch=events.updates_per_epoch,
-        updates_per_call=events.updates_per_call,
-        first_update=first_update,
-        samples=source.samples,
-        left_out=max(0, source.samples - whole),
-        batch=at.batch.formula,
+        Training(
+            samples=source.samples,
+            epochs=events.epochs,
+            updates_per_epoch=events.updates_per_epoch,
+            first_update=first_update,
+            left_out=max(0, source.samples - whole),
+            updates_per_call=events.updates_per_call,
+            api=at.job.settings.api,
+            batch=at.batch.formula,
+        )
     )
 
 
@@ -124,7 +126,7 @@ def _resume(
         message = (
             f"none of the checkpoints in {keeper.directory} is complete: the run starts from the beginning, at update 0"
         )
-        at.records.event("warning", message=message)
+        at.records.event(WarningEvent(message))
         keeper.saved = []  # nor are they validated
         return None
     if checkpoint is None:
@@ -133,7 +135,7 @@ def _resume(
         raise DataError(message, hint="name another one, or leave --resume out to start a new training")
     path = str(checkpoint.path)
     for reason in damaged:
-        at.records.event("warning", message=f"{reason}; {checkpoint.path.name} is taken instead")
+        at.records.event(WarningEvent(f"{reason}; {checkpoint.path.name} is taken instead"))
     require_same(identity, checkpoint.facts, path, "resume with the settings of the run, which are in its job.yaml")
     if checkpoint.update > progress.events.total_updates:
         raise SettingsError(
@@ -142,7 +144,7 @@ def _resume(
         )
     state.restore(checkpoint)
     progress.continue_from(path, checkpoint.update, checkpoint.facts)
-    at.records.event("resumed", path=path, update=checkpoint.update)
+    at.records.event(Resumed(path, checkpoint.update))
     return checkpoint
 
 

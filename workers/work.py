@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.runs.directory import write_whole
+from ipulaunch.configs.runs.events import PREPARING, TimeToTrain, WarningEvent
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.data_pipeline.sources.selection import make_sources, reading_warnings
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
@@ -42,10 +43,10 @@ def carry_out(at: Instance) -> Dict[str, Any]:
         at.place,
         at.threads,
         meet=backend.collective.first,
-        progress=lambda what, done, total: at.records.event(what, done=done, total=total),
+        progress=lambda what, done, total: at.records.event(PREPARING[what](done, total)),
     )
     for warning in reading_warnings(at.job, sources["train"]):
-        at.records.event("warning", message=warning)
+        at.records.event(WarningEvent(warning))
     run = _run_keras if at.job.settings.api == KERAS else run_estimator
     with wandb_run(at) as wandb:
         history = History(at.run, wandb.log) if at.writes else None
@@ -68,7 +69,7 @@ def _draw(at: Instance, history: History) -> None:
     try:
         draw_curves(at.run, history.rows)
     except Exception as error:  # noqa: BLE001 - matplotlib is the user's own, and may be broken in any way
-        at.records.event("warning", message=f"the curves could not be drawn: {type(error).__name__}: {error}")
+        at.records.event(WarningEvent(f"the curves could not be drawn: {type(error).__name__}: {error}"))
 
 
 def _run_keras(at: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:
@@ -96,7 +97,7 @@ def _run_keras(at: Instance, sources: Mapping[str, Source], history: Optional[Hi
         summary = {**summary, **found, "metrics": {**summary["metrics"], **found["metrics"]}}
     if training.training and training.validation:
         summary["time_to_train_s"] = time.perf_counter() - start
-        at.records.event("time_to_train", seconds=summary["time_to_train_s"])
+        at.records.event(TimeToTrain(summary["time_to_train_s"]))
     if training.clean_dir and keeper is not None:
         keeper.clean()
         summary["checkpoint"] = keeper.newest
