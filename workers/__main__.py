@@ -15,6 +15,7 @@ from typing import Callable, List, NoReturn, Optional, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, NotReadyError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
+from ipulaunch.configs.runs.events import Started
 from ipulaunch.configs.runs.job import Job, from_yaml, to_yaml
 from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.configs.settings.paths import with_whole_paths
@@ -65,14 +66,15 @@ def main() -> NoReturn:
         records = records or _show_life(run, place, job)
         backend.report_to(run.profile(place.instance))
         records.event(
-            "started",
-            host=platform.node(),
-            pid=os.getpid(),
-            backend=job.backend,
-            place=place._asdict(),
-            binding=asdict(binding),
-            threads=asdict(threads),
-            **stack(),
+            Started(
+                platform.node(),
+                os.getpid(),
+                job.backend,
+                place._asdict(),
+                asdict(binding),
+                asdict(threads),
+                **stack(),
+            )
         )
 
         from ipulaunch.workers.instance import Instance

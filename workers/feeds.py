@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
+from ipulaunch.configs.runs.events import Validating
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
@@ -52,7 +53,7 @@ def validation_feed(instance: Instance, source: Source) -> Feed:
 
 def validation_progress(instance: Instance) -> Callable[[int, int], None]:
     """What records now and then how far a validation is: one that is silent for long would count as hung."""
-    return now_and_then(lambda done, total: instance.records.event("validating", done=done, total=total))
+    return now_and_then(lambda done, total: instance.records.event(Validating(done, total)))
 
 
 def _maker(source: Source) -> Optional[Maker]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipulaunch.configs.runs.events import Loading
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.workers.backends.interface import Trained
@@ -14,7 +15,7 @@ def load_program(
     instance: Instance, source: Source, events: HostEvents, trained: Trained, state: TrainingState
 ) -> None:
     """Make one device call, which compiles and loads the program, and take back what it has learned."""
-    instance.records.event("loading")
+    instance.records.event(Loading())
     before = state.copy()
     trained.fit(
         training_feed(instance, source, range(events.updates_per_call)),

@@ -10,6 +10,7 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.runs.directory import RunDirectory, records_of
+from ipulaunch.configs.runs.events import Resumed, Training, WarningEvent
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.networks.host_events import HostEvents, events_of
 from ipulaunch.topology.planning.batch import updates_per_epoch
@@ -36,7 +37,7 @@ def plan_events(instance: Instance, sources: Mapping[str, Source]) -> HostEvents
     if training.training and train < data.n_train:
         warnings = [f"the training set has {train} samples, and --n-train is {data.n_train}", *warnings]
     for warning in warnings:
-        instance.records.event("warning", message=warning)
+        instance.records.event(WarningEvent(warning))
     return events
 
 
@@ -64,7 +65,7 @@ def train(
         history.begin(_metrics_of(instance, checkpoint) if checkpoint else None, start)
     if start == events.total_updates and not keeper.resumes_itself:
         message = f"all {start} updates of this training were made before: --num-epochs makes it longer"
-        instance.records.event("warning", message=message)
+        instance.records.event(WarningEvent(message))
     announce(instance, source, events, start)
     with tracing(instance, source) as trace:
         for updates, per_call in _calls(start, events):
@@ -79,20 +80,19 @@ def train(
 
 def announce(instance: Instance, source: Source, events: HostEvents, first_update: int) -> None:
     """Record what will be trained."""
-    whole = (
-        updates_per_epoch(source.samples, instance.batch, instance.settings.training.remainder)
-        * instance.batch.global_size
-    )
+    batch, remainder = instance.batch, instance.job.settings.training.remainder
+    whole = updates_per_epoch(source.samples, batch, remainder) * batch.global_size
     instance.records.event(
-        "training",
-        api=instance.settings.api,
-        epochs=events.epochs,
-        updates_per_epoch=events.updates_per_epoch,
-        updates_per_call=events.updates_per_call,
-        first_update=first_update,
-        samples=source.samples,
-        left_out=max(0, source.samples - whole),
-        batch=instance.batch.formula,
+        Training(
+            samples=source.samples,
+            epochs=events.epochs,
+            updates_per_epoch=events.updates_per_epoch,
+            first_update=first_update,
+            left_out=max(0, source.samples - whole),
+            updates_per_call=events.updates_per_call,
+            api=instance.job.settings.api,
+            batch=batch.formula,
+        )
     )
 
 
@@ -132,7 +132,7 @@ def _resume(
         message = (
             f"none of the checkpoints in {keeper.directory} is complete: the run starts from the beginning, at update 0"
         )
-        instance.records.event("warning", message=message)
+        instance.records.event(WarningEvent(message))
         keeper.saved = []  # nor are they validated
         return None
     if checkpoint is None:
@@ -141,7 +141,7 @@ def _resume(
         raise DataError(message, hint="name another one, or leave --resume out to start a new training")
     path = str(checkpoint.path)
     for reason in damaged:
-        instance.records.event("warning", message=f"{reason}; {checkpoint.path.name} is taken instead")
+        instance.records.event(WarningEvent(f"{reason}; {checkpoint.path.name} is taken instead"))
     require_same(identity, checkpoint.facts, path, "resume with the settings of the run, which are in its job.yaml")
     if checkpoint.update > progress.events.total_updates:
         raise SettingsError(
@@ -150,7 +150,7 @@ def _resume(
         )
     state.restore(checkpoint)
     progress.continue_from(path, checkpoint.update, checkpoint.facts)
-    instance.records.event("resumed", path=path, update=checkpoint.update)
+    instance.records.event(Resumed(path, checkpoint.update))
     return checkpoint
 
 

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import numpy as np
 
 from ipulaunch.configs.errors import DataError, JobError, StoppedError
+from ipulaunch.configs.runs.events import Validation, WarningEvent
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.workers.backends.interface import Trained
@@ -47,7 +48,7 @@ def validate_run(
     paths = _agreed(saved, instance.backend.collective.first)
     if not paths and not training.training:
         where = f" in {asked}" if asked else ""
-        instance.records.event("warning", message=f"there is no checkpoint{where}: random weights are evaluated")
+        instance.records.event(WarningEvent(f"there is no checkpoint{where}: random weights are evaluated"))
     rows: List[Dict[str, Any]] = []
     everything: List[Optional[Path]] = [*paths]
     for path in everything or [None]:
@@ -62,8 +63,9 @@ def validate_run(
             require_same(network_of_training(instance.settings), checkpoint.facts, str(path), hint)
             state.restore_weights(checkpoint)
             row = {"checkpoint": path.name, "update": checkpoint.update, "epoch": checkpoint.facts.get("epoch")}
-        row.update(validate())
-        instance.records.event("validation", samples=source.samples, **row)
+        values = validate()
+        instance.records.event(Validation(source.samples, row["update"], row["epoch"], values, row.get("checkpoint")))
+        row.update(values)
         if history is not None:
             history.add(row)
         rows.append(row)
@@ -94,7 +96,7 @@ def _whole(instance: Instance, path: Path) -> Optional[checkpoints.Checkpoint]:
     except DataError as error:
         reason = error.message
     if instance.backend.collective.sum(np.array([checkpoint is None], np.int64))[0]:
-        instance.records.event("warning", message=f"{reason}; it is not evaluated")
+        instance.records.event(WarningEvent(f"{reason}; it is not evaluated"))
         return None
     return checkpoint
 

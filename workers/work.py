@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.runs.directory import write_whole
+from ipulaunch.configs.runs.events import PREPARING, TimeToTrain, WarningEvent
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.data_pipeline.sources.selection import make_sources, reading_warnings
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
@@ -42,11 +43,11 @@ def run_instance(instance: Instance) -> Dict[str, Any]:
         instance.place,
         instance.threads,
         meet=backend.collective.first,
-        progress=lambda what, done, total: instance.records.event(what, done=done, total=total),
+        progress=lambda what, done, total: instance.records.event(PREPARING[what](done, total)),
     )
     for warning in reading_warnings(instance.job, sources["train"]):
-        instance.records.event("warning", message=warning)
-    run = _run_keras if instance.settings.api == KERAS else run_estimator
+        instance.records.event(WarningEvent(warning))
+    run = _run_keras if instance.job.settings.api == KERAS else run_estimator
     with wandb_run(instance) as wandb:
         history = History(instance.run, wandb.log) if instance.writes else None
         with data_errors(*sources.values()):
@@ -68,7 +69,7 @@ def _draw(instance: Instance, history: History) -> None:
     try:
         draw_curves(instance.run, history.rows)
     except Exception as error:  # noqa: BLE001 - matplotlib is the user's own, and may be broken in any way
-        instance.records.event("warning", message=f"the curves could not be drawn: {type(error).__name__}: {error}")
+        instance.records.event(WarningEvent(f"the curves could not be drawn: {type(error).__name__}: {error}"))
 
 
 def _run_keras(instance: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:
@@ -96,7 +97,7 @@ def _run_keras(instance: Instance, sources: Mapping[str, Source], history: Optio
         summary = {**summary, **found, "metrics": {**summary["metrics"], **found["metrics"]}}
     if training.training and training.validation:
         summary["time_to_train_s"] = time.perf_counter() - start
-        instance.records.event("time_to_train", seconds=summary["time_to_train_s"])
+        instance.records.event(TimeToTrain(summary["time_to_train_s"]))
     if training.clean_dir and keeper is not None:
         keeper.clean()
         summary["checkpoint"] = keeper.newest

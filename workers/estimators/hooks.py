@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.errors import StoppedError
+from ipulaunch.configs.runs.events import CheckpointWritten
 from ipulaunch.workers.estimators.model_dir import ModelDir
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
@@ -113,4 +114,4 @@ class Save(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         self.directory.note(self.identity, self.watch.progress)
         self.saved_step = step
         path = str(directory / f"model.ckpt-{step}")
-        self.instance.records.event("checkpoint", path=path, update=step // self.instance.batch.accumulation)
+        self.instance.records.event(CheckpointWritten(path, step // self.instance.batch.accumulation))

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, JobError, NotReadyError, SettingsError
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import Resumed, Validation
 from ipulaunch.configs.settings.estimators import PLAIN, check_accumulation
 from ipulaunch.data_pipeline.order import validation_ids
 from ipulaunch.data_pipeline.sources.source import Source
@@ -137,7 +138,7 @@ def _train(
                 hint="continue with the --batches-per-step it was begun with",
             )
         progress.continue_from(newest.path, start, known)
-        instance.records.event("resumed", path=newest.path, update=start)
+        instance.records.event(Resumed(newest.path, start))
     if history is not None:
         history.begin(_metrics_of(instance, known), start)
     announce(instance, source, events, start)
@@ -200,8 +201,9 @@ def _evaluate(
     values = over_instances(found, weight, measures, instance.backend.collective)
     row: Dict[str, Any] = {"checkpoint": Path(newest.path).name, "update": newest.update}
     row["epoch"] = round(newest.update / events.updates_per_epoch, 4) if training.training else None
-    row.update({f"val_{name}": value for name, value in values.items()})
-    instance.records.event("validation", samples=source.samples, **row)
+    metrics = {f"val_{name}": value for name, value in values.items()}
+    instance.records.event(Validation(source.samples, newest.update, row["epoch"], metrics, row["checkpoint"]))
+    row.update(metrics)
     if history is not None:
         history.add(row)
     if not all(map(math.isfinite, values.values())):

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Mapping, Tuple
 
 from ipulaunch.configs.errors import IpulaunchError, JobError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
-from ipulaunch.configs.runs.milestones import in_words
+from ipulaunch.configs.runs.events import Event, Started
 from ipulaunch.configs.runs.secrets import masked, secret_values
 from ipulaunch.workers.lifecycle.failures import failure_of
 
@@ -49,19 +49,20 @@ class Records:
         if not self.are_current:
             raise JobError("another attempt has taken over the run", hint="nothing was lost: see the newest attempt")
 
-    def event(self, kind: str, **fields: Any) -> None:
-        """One line in events.jsonl; time in nanoseconds, so that the first failure can be told."""
-        record = {"event": kind, "time_ns": time.time_ns(), **self._shown(fields)}
+    def event(self, event: Event) -> None:
+        """Add a line to events.jsonl; its time is in nanoseconds, which shows whose failure is the first."""
+        fields = event.to_json()
+        record = {"event": fields.pop("event"), "time_ns": time.time_ns(), **self._shown(fields)}
         self._events.write(json.dumps(record) + "\n")
         self.on_event()
-        self._say(record)
+        self._say(event)
 
-    def _say(self, record: Mapping[str, Any]) -> None:
-        """What happens, in the log; the instances train together, so one of them tells of it for all."""
-        words = in_words(record) if self.instance == 0 or record["event"] == "started" else ""
-        if words:
-            with contextlib.suppress(OSError):  # nobody listens any more; whether to go on is decided elsewhere
-                print(words, flush=True)
+    def _say(self, event: Event) -> None:
+        """Log the event. The instances train together, so instance 0 logs it for all."""
+        text = masked(event.text, self._hidden) if self.instance == 0 or isinstance(event, Started) else ""
+        if text:
+            with contextlib.suppress(OSError):  # nobody reads the log any more, and others decide whether to go on
+                print(text, flush=True)
 
     def done(self, fields: Mapping[str, Any]) -> None:
         """The last record of a good instance."""

@@ -6,6 +6,7 @@ from typing import Dict, List
 
 import numpy as np
 
+from ipulaunch.configs.runs.events import Replaced
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.instance import Instance
@@ -16,7 +17,7 @@ def count_skipped_records(instance: Instance, *sources: Source) -> Dict[str, int
     samples, files = 0, 0
     for source in sources:
         for error in source.bad.values():
-            instance.records.event("replaced", message=error.message)
+            instance.records.event(Replaced(error.message))
         samples += _in_any([number for number in source.bad if number >= 0], instance.backend.collective)
         files += sum(number < 0 for number in source.bad)  # on instance 0 alone
     return {"replaced_samples": samples, "damaged_files": int(instance.backend.collective.sum(np.array([files]))[0])}

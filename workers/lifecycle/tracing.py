@@ -7,6 +7,7 @@ from typing import Any, Iterator, Optional, Set, Tuple
 
 import numpy as np
 
+from ipulaunch.configs.runs.events import Replacement
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.workers.backends.interface import Trace
 from ipulaunch.workers.instance import Instance
@@ -24,7 +25,7 @@ def tracing(instance: Instance, source: Source) -> Iterator[Optional[Trace]]:
         """Only what the source itself knows to be bad: anything else that differs, an audit is to find."""
         if sample in source.bad and (sample, by) not in replacements:
             replacements.add((sample, by))
-            instance.records.event("replacement", sample=sample, by=by, message=source.bad[sample].message)
+            instance.records.event(Replacement(sample, by, source.bad[sample].message))
 
     with instance.run.samples(instance.place.instance).open("w", encoding="ascii") as file:
 

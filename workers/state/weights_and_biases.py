@@ -7,6 +7,7 @@ import os
 from typing import Any, Dict, Iterator, Mapping
 
 from ipulaunch.configs.errors import NotReadyError, StoppedError
+from ipulaunch.configs.runs.events import WarningEvent
 from ipulaunch.configs.settings.schema import plain
 from ipulaunch.workers.instance import Instance
 
@@ -52,7 +53,7 @@ class WandbRun(Silent):
         except Exception as error:  # noqa: BLE001 - a service elsewhere, reached over a network
             if self.is_well:
                 message = f"Weights & Biases does not take what is logged: {type(error).__name__}: {error}"
-                self.instance.records.event("warning", message=message)
+                self.instance.records.event(WarningEvent(message))
             self.is_well = False
 
 

@@ -114,7 +114,7 @@ def test_ipus_draw_the_same_numbers_after_loading_the_program(
 ) -> None:
     device = dataclasses.replace(SETTINGS.device, stochastic_rounding=rounding)
     settings = dataclasses.replace(with_options(Logging(mlperf=True), validation=False), device=device)
-    carry_out(instance_in(tmp_path / "run", settings, standin("3.4", replicas=2), on_ipus=True))
+    run_instance(instance_in(tmp_path / "run", settings, standin("3.4", replicas=2), on_ipus=True))
     seed, seeds_of_fits = None, []
     for name, given in read_calls(tmp_path / "calls.jsonl", 0):
         if name.endswith("reset_ipu_seed"):
