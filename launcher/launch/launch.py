@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError, UsageError
+from ipulaunch.configs.messages import Message, note, warning
 from ipulaunch.configs.runs.job import Job, set_options
 from ipulaunch.configs.runs.secrets import is_secret, secret_values, withheld
 from ipulaunch.configs.settings.workloads import Resolved
@@ -15,10 +16,9 @@ from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.compile_only import offline
 from ipulaunch.launcher.engines.poprun_table import is_given, refuse_contradictions
 from ipulaunch.launcher.launch.command import Command, words_of
-from ipulaunch.launcher.launch.examination import Finding
 from ipulaunch.launcher.launch.launch_options import Asked, Engine
 from ipulaunch.launcher.launch.needs import lacks_images, require_data, require_python
-from ipulaunch.launcher.launch.planning import Planned, plan_workload
+from ipulaunch.launcher.launch.planning import plan_workload
 from ipulaunch.launcher.launch.redaction import redact, refuse_secret
 from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.solver import Solution
@@ -33,8 +33,7 @@ class Launch(NamedTuple):
     solution: Solution
     command: Command
     job: Optional[Job]  # None for a user's own program
-    notes: Tuple[str, ...]
-    training: Tuple[Finding, ...] = ()  # what the plan shows of the training itself
+    messages: Tuple[Message, ...] = ()  # also those of the solution
     asked: Asked = Asked()  # what it was planned from
 
 
@@ -44,10 +43,10 @@ def launch_workload(resolved: Resolved, asked: Asked, engine: Engine, run_dir: O
 
 
 def launch_planned(
-    planned: Planned, resolved: Resolved, asked: Asked, engine: Engine, run_dir: Optional[Path]
+    solution: Solution, resolved: Resolved, asked: Asked, engine: Engine, run_dir: Optional[Path]
 ) -> Launch:
     """The same for a workload that is planned already."""
-    settings, (solution, findings) = resolved.settings, planned
+    settings = resolved.settings
     offline_notes: List[str] = []
     if settings.device.compile_only and engine.name != "openmpi":
         poprun, offline_notes = offline(asked.poprun)
@@ -58,16 +57,15 @@ def launch_planned(
         require_data(resolved.workload, settings)
         require_python(_python(asked, engine))
     elif lacks_images(settings):
-        warning = f"{resolved.workload} needs its images, and the command names none: give --dataset-path"
-        solution = solution._replace(warnings=(*solution.warnings, warning))
+        text = f"{resolved.workload} needs its images, and the command names none: give --dataset-path"
+        solution = solution._replace(messages=(*solution.messages, warning(text)))
     worker = _worker(resolved.workload, solution.plan, asked, engine)
     worker += ["--rehearsal"] if resolved.rehearsal else []
     worker += set_options(resolved)
     worker += ["--run-dir", str(run_dir)] if run_dir else []
     job = Job(resolved.workload, engine.backend, settings)
     launch = _launch(engine, solution, asked, worker, job)
-    notes = (*launch.notes, *offline_notes, *findings.notes)
-    return launch._replace(notes=notes, training=findings.lines)
+    return launch._replace(messages=(*launch.messages, *map(note, offline_notes)))
 
 
 def launch_again(solution: Solution, job: Job, asked: Asked, engine: Engine, run_dir: Path) -> Launch:
@@ -89,7 +87,8 @@ def launch_program(solution: Solution, program: Tuple[str, ...], asked: Asked, e
         words = [_python(asked, engine), "-m", "ipulaunch.workers.bound", *words]
     launch = _launch(engine, solution, asked, words, None)
     if asked.python is not None and engine.name == "poprun":
-        launch = launch._replace(notes=(*launch.notes, "without effect, as poprun starts the program itself: --python"))
+        text = "without effect, as poprun starts the program itself: --python"
+        launch = launch._replace(messages=(*launch.messages, note(text)))
     return launch
 
 
@@ -174,7 +173,8 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
             notes.append(f"for poprun only, without effect in a rehearsal: {_flags(useless)}")
     if job is not None and job.settings.survival.elastic_hosts and not job.settings.survival.max_restarts:
         notes.append("for restarts, without effect as there are none: --elastic-hosts; see --max-restarts")
-    return Launch(engine, solution, Command(argv, env), job, tuple(notes), asked=asked)
+    messages = (*map(note, notes), *solution.messages)
+    return Launch(engine, solution, Command(argv, env), job, messages, asked=asked)
 
 
 def _flags(names: List[str]) -> str:

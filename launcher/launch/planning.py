@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Dict, Mapping, NamedTuple, Tuple
+from typing import Dict, Mapping, Tuple
 
 from ipulaunch.configs.errors import PlanError, SettingsError, UsageError
+from ipulaunch.configs.messages import warning
 from ipulaunch.configs.pods import Catalogue, HostEntry, read_catalogue
 from ipulaunch.configs.settings.sections import Launch as LaunchSettings
 from ipulaunch.configs.settings.sections import Training
@@ -14,7 +15,7 @@ from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.direct import require_one_process
-from ipulaunch.launcher.launch.examination import Findings, examine
+from ipulaunch.launcher.launch.examination import examine
 from ipulaunch.launcher.launch.launch_options import Asked, Engine
 from ipulaunch.topology.machines import hostlist, hosts, pods
 from ipulaunch.topology.planning.pipelines import check_pipeline
@@ -25,14 +26,7 @@ PROGRAM = "program"  # the workload name of a user's own program
 _LIKE_HERE = "like this machine"  # where the cores of hosts that are elsewhere come from, if nothing says otherwise
 
 
-class Planned(NamedTuple):
-    """The plan of a workload, and what its settings mean under it; the warnings of both are with the solution."""
-
-    solution: Solution
-    findings: Findings
-
-
-def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_need_names: bool = True) -> Planned:
+def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_need_names: bool = True) -> Solution:
     """The plan of a workload, examined; the IPUs of a replica follow from its pipeline stages."""
     settings, origins = resolved.settings, dict(resolved.origins)
     check_pipeline(settings)
@@ -64,8 +58,8 @@ def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_nee
         least_accumulation=settings.least_accumulation,
         hosts_need_names=hosts_need_names,
     )
-    findings = examine(resolved, solution.plan, engine.backend)
-    return Planned(solution._replace(warnings=(*solution.warnings, *findings.warnings)), findings)
+    facts, messages = examine(resolved, solution.plan, engine.backend)
+    return solution._replace(training=tuple(facts), messages=(*solution.messages, *messages))
 
 
 def plan_program(asked: Asked, engine: Engine, launch: LaunchSettings, *, hosts_need_names: bool = True) -> Solution:
@@ -126,8 +120,8 @@ def plan_for(
     if layout.source != _LIKE_HERE:
         return solution
     cores = counted(layout.cores, "core")
-    warning = f"the hosts are taken to be like this machine ({cores}); --host-layout says what they have"
-    return solution._replace(warnings=(*solution.warnings, warning))
+    text = f"the hosts are taken to be like this machine ({cores}); --host-layout says what they have"
+    return solution._replace(messages=(*solution.messages, warning(text)))
 
 
 def _in_one_process(

@@ -51,7 +51,7 @@ def resume(path: Path, given: Asked, num_instances: Optional[int], display: Disp
         instances = num_instances or (None if moves else plan.instances)
         solution = planned_again(plan, job, asked, instances, engine)
     else:
-        solution = Solution(plan, (), (), ())
+        solution = Solution(plan)
     launch = launch_again(solution, job._replace(backend=engine.backend), asked, engine, run.path)
     lost = lost_checkpoint(run, job)
     if lost:
@@ -59,7 +59,7 @@ def resume(path: Path, given: Asked, num_instances: Optional[int], display: Disp
     with StopSignals() as signals:
         launch = require_other_hosts(launch, run.path, signals)
         with claim(run):
-            launch = begin_again_on(solution, launch, run)._replace(notes=launch.notes)
+            launch = begin_again_on(solution, launch, run)._replace(messages=launch.messages)
             with writable(run):
                 write_decided(launch, run)
             return attend(launch, run, display, signals)

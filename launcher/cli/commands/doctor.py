@@ -124,10 +124,10 @@ def _doctor_workload(workload: str) -> click.Command:
         engine = choose_engine(engine_from(values), dry_run=False)
         resolved = with_resume(settings_from(workload, values, on_cpus=engine.name == OPENMPI))
         asked = asked_from(values)
-        planned = plan_workload(resolved, asked, engine)
+        solution = plan_workload(resolved, asked, engine)
         with contextlib.suppress(NotReadyError):  # what is not ready is found below
-            launch_planned(planned, resolved, asked, engine, None)
-        case = _planned(_case(asked, run_dir), planned.solution.plan, engine, is_chosen)
+            launch_planned(solution, resolved, asked, engine, None)
+        case = _planned(_case(asked, run_dir), solution.plan, engine, is_chosen)
         if resolved.settings.device.compile_only:  # poprun is not told of the controller then
             case = case._replace(vipu=None)
         _show(with_places(case, workload, resolved.settings), as_json, verbose)

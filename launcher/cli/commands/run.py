@@ -7,12 +7,14 @@ from typing import Any, Dict, Tuple
 import click
 
 from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.messages import note
 from ipulaunch.configs.settings.sections import Launch
 from ipulaunch.launcher.cli.commands.output import print_launch
 from ipulaunch.launcher.cli.options import asked_from, run_options, verbosity_from
 from ipulaunch.launcher.launch.launch import launch_program
 from ipulaunch.launcher.launch.launch_options import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.planning import plan_program
+from ipulaunch.launcher.show.messages import show_messages
 
 
 def program_options(command: Any) -> Any:
@@ -69,7 +71,7 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
     launch = launch_program(plan_program(asked, engine, settings), program, asked, engine)
     if dry_run or as_json:
         if run_dir is not None:
-            click.echo("note: --run-dir is for runs; a pasted command makes no run directory", err=True)
+            show_messages([note("--run-dir is for runs; a pasted command makes no run directory")])
         print_launch(launch, as_json)
         return
     from ipulaunch.launcher.launch.needs import require_program, require_python
