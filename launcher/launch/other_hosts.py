@@ -61,7 +61,7 @@ def _case(launch: Launch, path: Path) -> Case:
     case = Case(
         plan=launch.solution.plan,
         engine=launch.engine.name,
-        python=launch.asked.python or sys.executable,
+        python=launch.options.python or sys.executable,
         run_dir=path,
         hosts=launch.solution.plan.hosts,
         directory=Path.cwd(),

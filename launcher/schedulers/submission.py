@@ -17,7 +17,7 @@ from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.sites import SCHEDULERS, Site
 from ipulaunch.configs.text import counted, utc
 from ipulaunch.launcher.launch.launch import Launch, launch_workload
-from ipulaunch.launcher.launch.launch_options import ONE_PROCESS, Asked, Engine
+from ipulaunch.launcher.launch.launch_options import ONE_PROCESS, Engine, LaunchOptions
 from ipulaunch.launcher.launch.needs import require_images
 from ipulaunch.launcher.launch.planning import hosts_needed, named_hosts, plan_workload, system_of
 from ipulaunch.launcher.runs.earlier_runs import AUTO, about_resume, with_resume
@@ -118,7 +118,7 @@ def wishes_from(options: Mapping[str, Any], site: Site, grace_s: float) -> Wishe
 
 def prepare(
     resolved: Resolved,
-    asked: Asked,
+    asked: LaunchOptions,
     engine: Engine,
     scheduler: str,
     site: Site,
@@ -231,8 +231,8 @@ def _layout(site: Site, scheduler: str) -> Optional[str]:
 
 
 def _hosts(
-    resolved: Resolved, asked: Asked, engine: Engine, site: Site, nodes: Optional[int]
-) -> Tuple[Asked, int, Optional[str]]:
+    resolved: Resolved, asked: LaunchOptions, engine: Engine, site: Site, nodes: Optional[int]
+) -> Tuple[LaunchOptions, int, Optional[str]]:
     """How many hosts, with names to plan with; those that the user names are asked for."""
     names = named_hosts(asked)
     if names:
@@ -252,7 +252,7 @@ def _hosts(
     return _on(asked, nodes), nodes, None
 
 
-def _on(asked: Asked, nodes: int) -> Asked:
+def _on(asked: LaunchOptions, nodes: int) -> LaunchOptions:
     return asked._replace(hosts=f"host[0-{nodes - 1}]") if nodes > 1 else asked
 
 

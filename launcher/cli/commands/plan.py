@@ -13,8 +13,8 @@ from ipulaunch.launcher.cli.commands.output import solution_data
 from ipulaunch.launcher.cli.commands.run import program_options, program_settings
 from ipulaunch.launcher.cli.groups import NearMissGroup
 from ipulaunch.launcher.cli.options import (
-    asked_from,
     engine_from,
+    launch_options_from,
     settings_from,
     settings_options,
     where_options,
@@ -109,7 +109,7 @@ def _plan_workload(workload: str) -> click.Command:
                 )
             _print_suggestion(resolved.settings, suggest_splits, splits_by or "flops", as_json)
             return
-        _print(plan_workload(resolved, asked_from(values), engine, hosts_need_names=False), explain, as_json)
+        _print(plan_workload(resolved, launch_options_from(values), engine, hosts_need_names=False), explain, as_json)
 
     with_help(plan, _HELP)
     return plan
@@ -123,8 +123,8 @@ def _plan_program(explain: bool, as_json: bool, **values: Any) -> None:
     """Show the plan for a PopDist program of your own."""
     settings = program_settings(values)
     engine = choose_engine(values["engine"], dry_run=True)
-    asked = asked_from(values)
-    _print(plan_program(asked, engine, settings, hosts_need_names=False), explain, as_json)
+    options = launch_options_from(values)
+    _print(plan_program(options, engine, settings, hosts_need_names=False), explain, as_json)
 
 
 with_help(_plan_program, _HELP)

@@ -12,9 +12,9 @@ from ipulaunch.configs.sites import SCHEDULERS, Site, read_site
 from ipulaunch.launcher.cli.commands.output import solution_data
 from ipulaunch.launcher.cli.groups import NearMissGroup
 from ipulaunch.launcher.cli.options import (
-    asked_from,
     engine_from,
     launch_options,
+    launch_options_from,
     settings_from,
     settings_options,
     verbosity_from,
@@ -103,7 +103,7 @@ def _submit(workload: str) -> click.Command:
         engine = engine_for(engine_from(values))
         in_pods = scheduler == "kubernetes"
         resolved = settings_from(workload, values, on_cpus=engine.name == "openmpi", elsewhere=in_pods)
-        asked = asked_from(values, elsewhere=in_pods)
+        asked = launch_options_from(values, elsewhere=in_pods)
         if dry_run:
             path = new_run_path(workload, run_dir)
             submission = prepare(resolved, asked, engine, scheduler, site, options, path, verbose=verbose)
