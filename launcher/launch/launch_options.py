@@ -16,7 +16,7 @@ FLAGS = ("oversubscribe", "tag_output")
 ONE_PROCESS = "one process, without poprun"
 
 
-class Asked(NamedTuple):
+class LaunchOptions(NamedTuple):
     """What the command line says about where and how to launch. None is "not given"."""
 
     pod: Optional[str] = None

@@ -169,7 +169,7 @@ def test_options_that_nobody_knows_are_passed_on_as_they_are(ipulaunch: Run) -> 
     more = ("--poprun-args", "--new 'two words'", "--poprun-args=--other=1", "--vv")
     out = ipulaunch(*RUN, *more, "--", "prog", "--x").out
     assert words_of(out)[-6:] == ["--vv", "--new", "two words", "--other=1", "prog", "--x"]
-    data = json.loads(launch_record.to_json(launch_record.Asked(poprun_args=("--new 1",))))
+    data = json.loads(launch_record.to_json(launch_record.LaunchOptions(poprun_args=("--new 1",))))
     assert data["poprun_args"] == ["--new 1"]
     script = ipulaunch("submit", "cosmoflow", "--pod", "4", "--scheduler", "slurm", "--dry-run", *more[:2]).out
     assert "--poprun-args='--new '\"'\"'two words'\"'\"''" in script
