@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import reprlib
 from dataclasses import dataclass, field
 from typing import Any, Callable, ClassVar, Dict, Mapping, Optional, Tuple, Type, get_type_hints
 
@@ -275,14 +276,14 @@ _KINDS: Dict[str, Type[Event]] = {
 def read_event(record: Any) -> Event:
     """The event in a parsed line, which anybody may have written; a ValueError says what is wrong with it."""
     if not isinstance(record, dict):
-        raise ValueError("expected an event: a JSON object")
+        raise ValueError(f"{reprlib.repr(record)}, expected an event: a JSON object")
     kind = record.get("event")
     if not isinstance(kind, str):
-        raise ValueError(f"the kind of an event is {kind!r:.60}, expected a word")
+        raise ValueError(f"the kind of an event is {reprlib.repr(kind)}, expected a word")
     if kind not in _KINDS:
         return UnknownEvent()
     event, values = _KINDS[kind], {}
-    for name, wanted, is_needed in _fields(event):
+    for name, wanted, is_needed in _fields(kind):
         if name == "metrics":
             values[name] = measured(record)
         elif name in record or is_needed:
@@ -294,7 +295,7 @@ def _read(record: Mapping[str, Any], kind: str, name: str, wanted: Any) -> Any:
     value = record.get(name)
     is_so, expected = _EXPECTED[wanted]
     if name not in record or not is_so(value):
-        raise ValueError(f"{name} of the event {kind} is {value!r:.60}, expected {expected}")
+        raise ValueError(f"{name} of the event {kind} is {reprlib.repr(value)}, expected {expected}")
     return value
 
 
@@ -313,8 +314,9 @@ _EXPECTED: Dict[Any, Tuple[Callable[[Any], bool], str]] = {
 
 
 @functools.lru_cache(maxsize=None)
-def _fields(event: Type[Event]) -> Tuple[Tuple[str, Any, bool], ...]:
-    """Name and type of each field, and whether a line must have it."""
+def _fields(kind: str) -> Tuple[Tuple[str, Any, bool], ...]:
+    """Name and type of each field of an event, and whether a line must have it."""
+    event = _KINDS[kind]
     types, missing = get_type_hints(event), dataclasses.MISSING
     return tuple(
         (each.name, types[each.name], each.default is missing and each.default_factory is missing)

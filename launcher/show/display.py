@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Set, TextIO
+from typing import Any, Mapping, Optional, Sequence, Set, TextIO
 
 from ipulaunch.configs.messages import WARNING, in_order
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.configs.runs.milestones import in_words, measured, metrics_text
+from ipulaunch.configs.runs.events import (
+    Event,
+    Log,
+    Resumed,
+    Training,
+    Validation,
+    WarningEvent,
+    measured,
+    metrics_text,
+)
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.supervise.attempts import Restart
-from ipulaunch.launcher.supervise.events import Progress
+from ipulaunch.launcher.supervise.progress import Recorded, RunProgress
 from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology import Plan
 
@@ -64,9 +74,9 @@ class Display:
         self.begun = time.monotonic()
         self.last_update, self.last_preparing = 0, ""
 
-    def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
-        """New records have arrived, or some time has passed."""
-        self.milestones(progress, records)
+    def show(self, progress: RunProgress, recorded: Sequence[Recorded]) -> None:
+        """Show new events, or that some time has passed."""
+        self.milestones(progress, recorded)
         now = time.monotonic()
         if now - self.last_line <= _PLAIN_INTERVAL_S:
             return
@@ -80,19 +90,19 @@ class Display:
             self.last_line = now
             self.line(f"{progress.waiting}, {now - self.started:.0f} s")
 
-    def milestones(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
-        for record in records:
-            if record["instance"] == 0 and record["event"] in ("training", "log", "validation", "warning", "resumed"):
-                self.milestone(progress, record)
+    def milestones(self, progress: RunProgress, recorded: Sequence[Recorded]) -> None:
+        for instance, _, event in recorded:
+            if instance == 0 and isinstance(event, (Training, Log, Validation, WarningEvent, Resumed)):
+                self.milestone(progress, event)
 
-    def milestone(self, progress: Progress, record: Mapping[str, Any]) -> None:
+    def milestone(self, progress: RunProgress, event: Event) -> None:
         self.last_line, self.last_update = time.monotonic(), progress.update
-        if record["event"] == "warning":
-            self.warn(record["message"])
-        elif record["event"] == "resumed":
-            self.line(in_words({**record, "path": _short(Path(record["path"]))}))
+        if isinstance(event, WarningEvent):
+            self.warn(event.message)
+        elif isinstance(event, Resumed):
+            self.line(dataclasses.replace(event, path=_short(Path(event.path))).text)
         else:
-            self.line(in_words(record))
+            self.line(event.text)
 
     def stopping(self, name: str, after: str, grace_s: float) -> None:
         """The run was asked to stop."""
@@ -193,7 +203,7 @@ def _usable(stream: Optional[TextIO]) -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
 
 
-def _position(progress: Progress) -> str:
+def _position(progress: RunProgress) -> str:
     rate = f"{progress.samples_per_s:.1f} samples/s"
     metrics = [metrics_text(progress.metrics)] if progress.metrics else []
     return ", ".join([f"update {progress.update}/{progress.total_updates}", rate, *metrics])
