@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import click
 from click.shell_completion import CompletionItem
 
+from ipulaunch.configs.settings.kinds import Kind
 from ipulaunch.configs.settings.schema import Leaf, leaves, plain_value, value_of
 from ipulaunch.configs.settings.workloads import SUMMARIES, resolve, schema_of
+from ipulaunch.configs.text import YES_NO
 
-_METAVARS = {"int": "INTEGER", "float": "FLOAT", "str": "TEXT", "Fraction": "NUMBER"}
-_NUMBERS: Dict[str, Callable[[str], float]] = {"int": int, "float": float}
-_YES = dict.fromkeys(("true", "t", "1", "yes", "y", "on"), True)
-_NO = dict.fromkeys(("false", "f", "0", "no", "n", "off"), False)
-_YES_NO = {**_YES, **_NO}
+_METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", Fraction: "NUMBER"}
+_YES_NO = {**YES_NO, "t": True, "y": True, "f": False, "n": False}  # click takes the letters for its own switches
 EMPTY = "[]"  # a list without values
 _SAME = {"--dataset-path": "--data-dir", "--data-dir": "--dataset-path"}  # in other workloads
 
@@ -24,8 +24,8 @@ class SettingType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
     name = "setting"
 
-    def __init__(self, kind: str, choices: Tuple[str, ...]) -> None:
-        self.number, self.choices = _NUMBERS.get(kind), choices
+    def __init__(self, kind: Kind, choices: Tuple[str, ...]) -> None:
+        self.number, self.choices = kind.item if kind.item in (int, float) else None, choices
 
     def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
         """A number where one is meant and written, so that messages show it as one."""
@@ -40,13 +40,13 @@ class SettingType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 def setting_option(leaf: Leaf, *also: str) -> Callable[[Any], Any]:
     """The click option of a setting, under all of its names."""
-    kind: Any = leaf.kind[9:-1] if leaf.kind.startswith("Optional[") else leaf.kind
+    kind = leaf.kind
     kwargs: Dict[str, Any] = {"default": None, "help": leaf.about["help"][:1].upper() + leaf.about["help"][1:] + "."}
-    if kind.startswith("Tuple["):
-        kwargs.update(multiple=True, metavar="NAME" if kind == "Tuple[str, ...]" else "NUMBER")
-    elif kind != "bool":
+    if kind.is_list:
+        kwargs.update(multiple=True, metavar="NAME" if kind.item is str else "NUMBER")
+    elif kind.item is not bool:
         choices = leaf.about["choices"]
-        metavar = f"[{'|'.join(choices)}]" if choices else _METAVARS[kind]
+        metavar = f"[{'|'.join(choices)}]" if choices else _METAVARS[kind.item]
         kwargs.update(type=SettingType(kind, choices), metavar=metavar)
         if leaf.about["is_path"]:
             kwargs["metavar"] = "DIR"
