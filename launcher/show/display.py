@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence, Set, TextIO
+from typing import Any, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
 from ipulaunch.configs.messages import WARNING, in_order
 from ipulaunch.configs.runs.directory import RunDirectory
@@ -63,7 +63,7 @@ class Display:
         )
         self.trains = launch.job is not None
         if self.trains:
-            self.row("batch", plan.batch.formula.split(" ", 2)[2])
+            self.row("batch", plan.batch.division)
         for fact in launch.solution.training:
             if not fact.in_plan_only:
                 self.row(fact.name, fact.text)
@@ -114,9 +114,8 @@ class Display:
     def restarting(self, verdict: Verdict, restart: Restart, has_checkpoint: bool) -> None:
         """The run failed and will be started again."""
         self.line(f"failed: {verdict.headline}", "bold red")
-        for detail in verdict.details:
-            if not detail.startswith("resume: "):  # we do that ourselves
-                self.line(detail)
+        for detail in details(dataclasses.replace(verdict, resume="")):  # we do that ourselves
+            self.line(detail)
         where = "the newest checkpoint" if has_checkpoint else "the beginning: there is no checkpoint yet"
         self.line(f"restart {restart.number} of {restart.most} in {restart.wait_s:g} s, from {where}")
 
@@ -138,7 +137,7 @@ class Display:
         seconds = time.monotonic() - self.started
         if verdict.exit_code:
             self.line(f"exit code {verdict.exit_code} after {seconds:.0f} s: {verdict.headline}", "bold red")
-            for detail in verdict.details:
+            for detail in details(verdict):
                 self.line(detail)
         else:
             self.line(f"done in {seconds:.0f} s", "bold green")
@@ -196,6 +195,20 @@ def make_display(verbose: bool) -> Display:
     from ipulaunch.launcher.show.live_display import LiveDisplay
 
     return LiveDisplay(talk, output, verbose)
+
+
+def details(verdict: Verdict) -> Tuple[str, ...]:
+    """What a verdict knows beside its headline, line by line."""
+    restarts = f"restarts: {verdict.restarts} of {verdict.max_restarts} (--max-restarts)"
+    return (
+        *([restarts] if verdict.restarts else []),
+        *([f"hint: {verdict.hint}"] if verdict.hint else []),
+        *(f"engine: {line}" for line in verdict.engine_lines),
+        *verdict.unkept_lines,
+        *(f"  | {line}" for line in verdict.log_lines),
+        *([f"log: {verdict.log}"] if verdict.log else []),
+        *([f"resume: {verdict.resume}"] if verdict.resume else []),
+    )
 
 
 def _usable(stream: Optional[TextIO]) -> TextIO:

@@ -51,8 +51,7 @@ def after_restarts(verdict: Verdict, survival: Survival, restarts: int) -> Verdi
     """The last verdict, which says how often the run was started again before."""
     if verdict.exit_code != JobError.exit_code or not restarts:
         return verdict
-    used = f"restarts: {restarts} of {survival.max_restarts} (--max-restarts)"
-    return dataclasses.replace(verdict, details=(used, *verdict.details))
+    return dataclasses.replace(verdict, restarts=restarts, max_restarts=survival.max_restarts)
 
 
 def has_checkpoint(run: RunDirectory, job: Job) -> bool:

@@ -181,6 +181,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
         logs.engine_lines,
         ours=is_ours,
         stopped_by=signals.first,
+        unkept=logs.unkept,
         hung=watch.verdict() if is_ours else None,
         ended_ns=supervisor.ended_ns,
         kept=newest_update(run, launch.job) if launch.job else None,

@@ -1,4 +1,4 @@
-"""What an instance leaves behind: events as they happen, and at the end one of error.json and done.json."""
+"""What an instance leaves behind: events as they happen, and a last record that tells how it ended."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any, Callable, Dict, Mapping, Tuple
 from ipulaunch.configs.errors import IpulaunchError, JobError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
 from ipulaunch.configs.runs.events import Event, Started
+from ipulaunch.configs.runs.last_records import Done, Failed, LastRecord, Stopped, path_of, to_text
 from ipulaunch.configs.runs.secrets import masked, secret_values
 from ipulaunch.workers.lifecycle.failures import failure_of
 
-UNEXPECTED = 7
+UNEXPECTED = JobError.exit_code
 
 
 class Records:
@@ -64,34 +65,27 @@ class Records:
             with contextlib.suppress(OSError):  # nobody reads the log any more, and others decide whether to go on
                 print(text, flush=True)
 
-    def done(self, fields: Mapping[str, Any]) -> None:
+    def done(self, summary: Mapping[str, Any]) -> None:
         """The last record of a good instance."""
-        self._write("done", {"time_ns": time.time_ns(), **fields})
+        self._write(Done(time.time_ns(), summary))
 
     def stopped(self, error: StoppedError) -> None:
         """The last record of an instance that was asked to stop."""
-        self._write("stopped", {"time_ns": time.time_ns(), "message": error.message})
+        self._write(Stopped(time.time_ns(), error.message))
 
     def error(self, error: BaseException) -> None:
         """The last record of a failed instance."""
         failure = failure_of(error, self.run.path)
-        fields = {
-            "time_ns": time.time_ns(),
-            "type": failure.kind,
-            "message": failure.message,
-            "hint": failure.hint,
-            "exit_code": error.exit_code if isinstance(error, IpulaunchError) else UNEXPECTED,
-            "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
-        }
-        self._write("error", fields)
+        code = error.exit_code if isinstance(error, IpulaunchError) else UNEXPECTED
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        self._write(Failed(time.time_ns(), failure.kind, failure.message, failure.hint, code, trace))
 
-    def _write(self, name: str, fields: Mapping[str, Any]) -> None:
+    def _write(self, record: LastRecord) -> None:
         with contextlib.suppress(OSError):  # lines that found no room; this record may still find some
             self._events.close()
         if not self.are_current:
             return
-        path = getattr(self.run, name)(self.instance)
-        write_whole(path, json.dumps(self._shown(fields), indent=1) + "\n")
+        write_whole(path_of(record, self.run, self.instance), to_text(self._shown(record.to_json())))
 
     def _shown(self, fields: Mapping[str, Any]) -> Dict[str, Any]:
         """The fields without secrets: messages of errors may quote what they were given."""

@@ -251,7 +251,9 @@ def test_end_of_a_good_run(plain: Display, clock: Clock, run_directory: RunDirec
 
 def test_end_of_a_failed_run(plain: Display, clock: Clock, run_directory: RunDirectory) -> None:
     clock.now += 2
-    plain.conclude(Verdict(5, "a:0 failed first", ("hint: try again", "  | last words")), run_directory, SUMMARY)
+    plain.conclude(
+        Verdict(5, "failed first", "a", 0, hint="try again", log_lines=("last words",)), run_directory, SUMMARY
+    )
     lines = _talk(plain).splitlines()
     assert lines[:3] == ["exit code 5 after 2 s: a:0 failed first", "hint: try again", "  | last words"]
     assert [line.split() for line in lines[3:]] == [["run", "run"]]
@@ -439,7 +441,7 @@ def test_programs_of_users_may_be_silent(
 
 
 def test_a_failure_that_is_restarted_does_not_ask_for_a_resume(plain: Display) -> None:
-    failed = Verdict(7, "localhost:1 failed first", ("hint: see dmesg", "resume: ipulaunch resume a"))
+    failed = Verdict(7, "failed first", "localhost", 1, hint="see dmesg", resume="ipulaunch resume a")
     plain.restarting(failed, Restart(1, 2, 5.0), has_checkpoint=True)
     assert _talk(plain).splitlines() == [
         "failed: localhost:1 failed first",
