@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
 from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.runs.checkpoints import half_written_in
 from ipulaunch.configs.runs.directory import RUNS, records_of
 from ipulaunch.configs.text import counted, some
 from ipulaunch.launcher.doctor.case import Case
@@ -117,7 +118,7 @@ def _is_left(path: Path, busy: Set[str]) -> bool:
 def _half_written(case: Case, runs: List[Path]) -> Check:
     places = [records_of(run).checkpoints for run in runs]
     places += [place.path for place in case.writes if place.name == "checkpoints"]
-    left = [path for place in places for path in sorted(place.glob(".update-*"))]
+    left = [path for place in places for path in half_written_in(place)]
     if not left:
         return Check(GROUP, "checkpoints", OK, "none half written")
     found = f"{counted(len(left), 'checkpoint')} half written: {some([str(path) for path in left])}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
+from ipulaunch.configs.runs.checkpoints import checkpoints_of
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import CheckpointWritten, Resumed, read_event
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
@@ -24,7 +25,7 @@ class Keeper:
         training = at.job.settings.training
         self.at, self.state, self.identity = at, state, identity
         self.writes = at.writes or training.ckpt_all_instances
-        self.shared = Path(training.checkpoint_output_dir or at.run.checkpoints)
+        self.shared = checkpoints_of(at.run, at.job)
         # Those of instance 0 are where they always are: resuming and validation read no others.
         self.directory = self.shared if at.writes else self.shared / f"rank{at.place.instance}"
         self.run = str(at.run.path.absolute())
