@@ -11,14 +11,16 @@ from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.state.training_state import TrainingState
 
 
-def load_program(at: Instance, source: Source, events: HostEvents, trained: Trained, state: TrainingState) -> None:
+def load_program(
+    instance: Instance, source: Source, events: HostEvents, trained: Trained, state: TrainingState
+) -> None:
     """Make one device call, which compiles and loads the program, and take back what it has learned."""
-    at.records.event(Loading())
+    instance.records.event(Loading())
     before = state.copy()
     trained.fit(
-        training_feed(at, source, range(events.updates_per_call)),
+        training_feed(instance, source, range(events.updates_per_call)),
         epochs=1,
-        steps_per_epoch=events.updates_per_call * at.backend.steps_per_update,
+        steps_per_epoch=events.updates_per_call * instance.backend.steps_per_update,
         callbacks=[],
     )
     state.restore(before)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Iterable, List, Optional
 
 from ipulaunch.configs.errors import DataError, UsageError
+from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.runs.checkpoints import checkpoints_in, checkpoints_of
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory, is_file, records_of
 from ipulaunch.configs.runs.job import job_of
@@ -63,13 +64,13 @@ def with_resume(resolved: Resolved) -> Resolved:
     return resolved._replace(settings=dataclasses.replace(resolved.settings, training=training), given=given)
 
 
-def about_resume(asked: Resolved, found: Resolved) -> List[str]:
-    """What to tell of `--resume auto`: what with_resume() has found."""
+def about_resume(asked: Resolved, found: Resolved) -> List[Message]:
+    """Which run `--resume auto` continues: the one that with_resume() has found."""
     if asked.settings.training.resume != AUTO:
         return []
     path = found.settings.training.resume
     nothing = f"no run of {asked.workload} with this network has a checkpoint here; a new training starts"
-    return [f"--resume auto: {f'continues {path}' if path else nothing}"]
+    return [note(f"--resume auto: {f'continues {path}' if path else nothing}")]
 
 
 def newest_run(workload: str, settings: Any = None) -> Optional[Path]:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
+from ipulaunch.configs.messages import WARNING, in_order
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import (
     Event,
@@ -50,10 +51,8 @@ class Display:
         """What will run, and where."""
         plan = launch.solution.plan
         self.line(f"{plan.workload} on {plan.system}: {launch.engine.about}", "bold")
-        for note in launch.notes:
-            self.line(f"note: {note}", "dim")
-        for warning in launch.solution.warnings:
-            self.warn(warning)
+        for message in in_order(launch.messages):
+            self.warn(message.text) if message.kind == WARNING else self.line(str(message), "dim")
         cores = sorted({placement.cores for placement in plan.placements})
         self.row("IPUs", f"{plan.ipus} = {counted(plan.replicas, 'replica')} x {plan.ipus_per_replica}")
         self.row(
@@ -65,9 +64,9 @@ class Display:
         self.trains = launch.job is not None
         if self.trains:
             self.row("batch", plan.batch.division)
-        for finding in launch.training:
-            if not finding.in_plan_only:
-                self.row(finding.name, finding.text)
+        for fact in launch.solution.training:
+            if not fact.in_plan_only:
+                self.row(fact.name, fact.text)
         self.row("run", _short(run.path))
 
     def begin(self) -> None:

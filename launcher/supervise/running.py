@@ -166,7 +166,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
         is_hung=lambda: is_ours and watch.verdict() is not None,
         removes_files=is_ours and plan.hosts == ("localhost",),
     )
-    environ = without_secrets(os.environ, [text.partition("=")[0] for text in launch.asked.env])
+    environ = without_secrets(os.environ, [text.partition("=")[0] for text in launch.options.env])
     display.begin()
     try:
         code = supervisor.run(launch.command, environ, logs)
@@ -228,7 +228,7 @@ def write_decided(launch: Launch, run: RunDirectory) -> None:
     write_whole(run.plan, to_json(launch.solution.plan))
     if launch.job is not None:
         write_whole(run.job, to_yaml(launch.job))
-        write_whole(run.asked, launch_record.to_json(launch.asked))
+        write_whole(run.asked, launch_record.to_json(launch.options))
     write_whole(run.command, redacted(launch.command, secret_values(os.environ)).shell() + "\n")
 
 

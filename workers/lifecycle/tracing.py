@@ -14,9 +14,9 @@ from ipulaunch.workers.instance import Instance
 
 
 @contextlib.contextmanager
-def tracing(at: Instance, source: Source) -> Iterator[Optional[Trace]]:
+def tracing(instance: Instance, source: Source) -> Iterator[Optional[Trace]]:
     """What writes a line per sample of a micro-batch into this instance's samples.csv, if that is asked for."""
-    if not at.job.settings.training.trace_samples:
+    if not instance.settings.training.trace_samples:
         yield None
         return
     replacements: Set[Tuple[int, int]] = set()
@@ -25,9 +25,9 @@ def tracing(at: Instance, source: Source) -> Iterator[Optional[Trace]]:
         """Only what the source itself knows to be bad: anything else that differs, an audit is to find."""
         if sample in source.bad and (sample, by) not in replacements:
             replacements.add((sample, by))
-            at.records.event(Replacement(sample, by, source.bad[sample].message))
+            instance.records.event(Replacement(sample, by, source.bad[sample].message))
 
-    with at.run.samples(at.place.instance).open("w", encoding="ascii") as file:
+    with instance.run.samples(instance.place.instance).open("w", encoding="ascii") as file:
 
         def write(text: str) -> None:
             file.write(text)

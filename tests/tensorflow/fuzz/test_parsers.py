@@ -49,7 +49,7 @@ from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_re
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, read_attempts, read_trace
 from ipulaunch.launcher.engines.openmpi import OpenMpiOptions, openmpi_argv
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import Asked
+from ipulaunch.launcher.launch.launch_options import LaunchOptions
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.endings import read_endings
@@ -261,14 +261,14 @@ def plan(place: Path, data: bytes) -> None:
     openmpi_argv(found, OpenMpiOptions(), ["program"])
 
 
-ASKED = Asked(
+OPTIONS = LaunchOptions(
     pod="16", ipus=4, host_layout="8x16", ilds=1, oversubscribe=True, python="/bin/python3", openmpi_version=4,
     sdk=(3, 3), env=("A", "B=c d"), mpi_global_args=("--mca a b",), mpi_local_args=("-x C",), allow_run_as_root=False,
     poprun={"vipu_partition": "p", "vipu_server_port": 80, "update_partition": False, "offline_mode": True},
 )  # fmt: skip
 
 
-@parser("asked.json", documents([json.loads(launch_record.to_json(ASKED))]))
+@parser("asked.json", documents([json.loads(launch_record.to_json(OPTIONS))]))
 def asked(place: Path, data: bytes) -> None:
     found = launch_record.from_json(data.decode("utf-8", "replace"), "asked.json")
     written = launch_record.to_json(found)

@@ -10,7 +10,7 @@ import pytest
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.events import Replaced
-from ipulaunch.workers.lifecycle.skipped_records import count_unread
+from ipulaunch.workers.lifecycle.skipped_records import count_skipped_records
 
 
 class Joined:
@@ -51,7 +51,7 @@ def test_samples_count_once_and_files_apart(bad: List[List[int]], samples: int, 
         records = SimpleNamespace(event=events.append)
         backend = SimpleNamespace(collective=joined.of(instance))
         source = SimpleNamespace(bad={number: DataError(f"{number} is bad") for number in bad[instance]})
-        return count_unread(SimpleNamespace(records=records, backend=backend), source)  # type: ignore[arg-type]
+        return count_skipped_records(SimpleNamespace(records=records, backend=backend), source)  # type: ignore[arg-type]
 
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(count, (0, 1)))

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
+from ipulaunch.configs.messages import note
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import (
     CheckpointWritten,
@@ -21,7 +22,6 @@ from ipulaunch.configs.runs.events import (
     WarningEvent,
 )
 from ipulaunch.configs.runs.job import Job
-from ipulaunch.launcher.launch.examination import Finding
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.show import display, live_display
 from ipulaunch.launcher.show.display import Display, make_display
@@ -29,6 +29,7 @@ from ipulaunch.launcher.show.live_display import LiveDisplay
 from ipulaunch.launcher.supervise.attempts import Restart
 from ipulaunch.launcher.supervise.progress import Follower, Recorded, RunProgress
 from ipulaunch.launcher.supervise.verdict import Verdict
+from ipulaunch.topology.planning.solver import Fact
 
 MakeLaunch = Callable[..., Launch]
 
@@ -97,7 +98,7 @@ def _training() -> Tuple[RunProgress, List[Recorded]]:
 
 
 def test_start_says_what_runs_where(plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
-    plain.announce(make_launch(["x"], job=JOB, notes=("as root",)), run_directory)
+    plain.announce(make_launch(["x"], job=JOB, messages=(note("as root"),)), run_directory)
     talk = _talk(plain)
     for words in (
         "cosmoflow on 4 IPUs: an engine of the tests",
@@ -114,10 +115,10 @@ def test_start_passes_warnings_on(
     plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, solve_for: Callable[..., Any]
 ) -> None:
     solution = solve_for(4, 4, layout=(1, 2), oversubscribe=True)
-    assert solution.warnings
-    plain.announce(make_launch(["x"], solution=solution), run_directory)
-    for warning in solution.warnings:
-        assert f"warning: {warning}\n" in _talk(plain)
+    assert solution.messages
+    plain.announce(make_launch(["x"], solution=solution, messages=solution.messages), run_directory)
+    for message in solution.messages:
+        assert f"warning: {message.text}\n" in _talk(plain)
 
 
 def test_run_is_named_relative_to_where_we_are(
@@ -165,9 +166,9 @@ def test_a_warning_is_told_once(plain: Display) -> None:
 def test_start_of_a_single_replica_counts_in_the_singular(
     plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, solve_for: Callable[..., Any]
 ) -> None:
-    training = (Finding("pipeline", "2 stages"), Finding("IPU only", "device.profile = true", in_plan_only=True))
-    solution = solve_for(1, 1, layout=(1, 1))
-    plain.announce(make_launch(["x"], job=JOB, solution=solution, training=training), run_directory)
+    training = (Fact("pipeline", "2 stages"), Fact("IPU only", "device.profile = true", in_plan_only=True))
+    solution = solve_for(1, 1, layout=(1, 1))._replace(training=training)
+    plain.announce(make_launch(["x"], job=JOB, solution=solution), run_directory)
     assert [" ".join(line.split()) for line in _talk(plain).splitlines()] == [
         "cosmoflow on 1 IPU: an engine of the tests",
         "IPUs 1 = 1 replica x 1",
