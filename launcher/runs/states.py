@@ -16,7 +16,7 @@ from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.configs.text import utc
 from ipulaunch.launcher.runs.claim import has_gone, holder_of
 from ipulaunch.launcher.runs.earlier_runs import all_runs, modified, started
-from ipulaunch.launcher.runs.processes import runs_here
+from ipulaunch.launcher.runs.process_table import runs_here
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import (
