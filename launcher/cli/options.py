@@ -16,7 +16,7 @@ from ipulaunch.configs.settings.tree import Tree, assign, assignment, flat, merg
 from ipulaunch.configs.settings.workloads import WORKLOADS, Resolved, over, presets, resolve, schema_of
 from ipulaunch.launcher.cli.settings_command import EMPTY, setting_option
 from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, parse_sdk
-from ipulaunch.launcher.launch.launch_options import Asked
+from ipulaunch.launcher.launch.launch_options import LaunchOptions
 
 Decorator = Callable[[Any], Any]
 
@@ -29,7 +29,9 @@ _WHERE: List[Decorator] = [
     click.option(
         "--ipus", type=click.IntRange(1), help="Number of IPUs to use: part of the POD, or a system that is not a POD."
     ),
-    click.option("--hosts", metavar="LIST", help="Hosts to run on: a,b or host[0-3]. Default: this machine."),
+    click.option(
+        "--hosts", "--host", "-H", metavar="LIST", help="Hosts to run on: a,b or host[0-3]. Default: this machine."
+    ),
     click.option("--hostfile", type=_PATH, help="A file with one host per line."),
     click.option(
         "--host-layout", metavar="NODESxCORES", help="NUMA nodes of a host, and cores of each node, e.g. 8x16."
@@ -336,12 +338,12 @@ def _published(values: Dict[str, Any]) -> List[Tree]:
     return [tree for _, tree in found]
 
 
-def asked_from(values: Dict[str, Any], *, elsewhere: bool = False) -> Asked:
+def launch_options_from(values: Dict[str, Any], *, elsewhere: bool = False) -> LaunchOptions:
     """What the shared options ask for, with whole paths; takes them out of `values`. See settings_from()."""
     poprun = {name: values.pop(name) for name in OFFERED if name in values}
     poprun.update({name: poprun[name] or None for name in poprun if OFFERED[name].kind == "flag"})
     sdk = values.pop("sdk", None)
-    names: Tuple[str, ...] = Asked._fields
+    names: Tuple[str, ...] = LaunchOptions._fields
     given = {name: values.pop(name) for name in names if name in values}
     for name, value in (*given.items(), *poprun.items()):
         if value == "":
@@ -354,4 +356,4 @@ def asked_from(values: Dict[str, Any], *, elsewhere: bool = False) -> Asked:
         if elsewhere and not Path(path).is_absolute():
             raise UsageError(f"--{name.replace('_', '-')} is {path}, {_SEEN_FROM_HERE}", hint=_WHOLE)
         found[name] = whole_path(path)
-    return Asked(**given, sdk=None if sdk is None else parse_sdk(sdk), poprun=poprun)
+    return LaunchOptions(**given, sdk=None if sdk is None else parse_sdk(sdk), poprun=poprun)

@@ -16,7 +16,7 @@ FLAGS = ("oversubscribe", "tag_output")
 ONE_PROCESS = "one process, without poprun"
 
 
-class Asked(NamedTuple):
+class LaunchOptions(NamedTuple):
     """What the command line says about where and how to launch. None is "not given"."""
 
     pod: Optional[str] = None
@@ -69,9 +69,14 @@ def choose_engine(asked: Optional[str], dry_run: bool) -> Engine:
     return Engine(name, discovery.find_mpirun() is not None, f"rehearsal on CPUs over Open MPI{reason}")
 
 
+def silent_rehearsal(engine: Engine, asked: Optional[str]) -> str:
+    """What shows an IPU system where a rehearsal would run that nobody asked for; nothing elsewhere."""
+    return discovery.ipus_in_sight(os.environ) if engine.name == "openmpi" and asked is None else ""
+
+
 def refuse_silent_rehearsal(engine: Engine, asked: Optional[str], how: str) -> None:
     """Refuse to rehearse on a machine of an IPU system unless it was asked for: the SDK may just not be enabled."""
-    seen = discovery.ipus_in_sight(os.environ) if engine.name == "openmpi" and asked is None else ""
+    seen = silent_rehearsal(engine, asked)
     if seen:
         raise NotReadyError(
             f"this machine belongs to an IPU system ({seen}), and poprun is not on the PATH: without it this would be a"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Dict
 
 from ipulaunch.configs.errors import StoppedError
+from ipulaunch.configs.messages import note
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.supervise import processes
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def require_other_hosts(launch: Launch, path: Path, signals: StopSignals) -> Launch:
     """Refuse to start a rehearsal where a host could not take part, before anything is started.
 
-    Returns the launch, with notes of what could not be asked.
+    Returns the launch, with a note about hosts that ssh does not reach.
     """
     if launch.engine.name != "openmpi" or is_alone(launch):
         return launch
@@ -36,7 +37,7 @@ def require_other_hosts(launch: Launch, path: Path, signals: StopSignals) -> Lau
             raise
         what = f"{signal.Signals(signals.first).name}: stopped before anything was started"
         raise StoppedError(what) from None
-    return launch._replace(notes=(*launch.notes, *notes))
+    return launch._replace(messages=(*launch.messages, *map(note, notes)))
 
 
 def unready_hosts(launch: Launch, path: Path) -> Dict[str, str]:
@@ -60,7 +61,7 @@ def _case(launch: Launch, path: Path) -> Case:
     case = Case(
         plan=launch.solution.plan,
         engine=launch.engine.name,
-        python=launch.asked.python or sys.executable,
+        python=launch.options.python or sys.executable,
         run_dir=path,
         hosts=launch.solution.plan.hosts,
         directory=Path.cwd(),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Dict, Mapping, NamedTuple, Tuple
+from typing import Dict, Mapping, Tuple
 
 from ipulaunch.configs.errors import PlanError, SettingsError, UsageError
+from ipulaunch.configs.messages import warning
 from ipulaunch.configs.pods import Catalogue, HostEntry, read_catalogue
 from ipulaunch.configs.settings.sections import Launch as LaunchSettings
 from ipulaunch.configs.settings.sections import Training
@@ -14,8 +15,8 @@ from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.direct import require_one_process
-from ipulaunch.launcher.launch.examination import Findings, examine
-from ipulaunch.launcher.launch.launch_options import Asked, Engine
+from ipulaunch.launcher.launch.examination import examine
+from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions
 from ipulaunch.topology.machines import hostlist, hosts, pods
 from ipulaunch.topology.planning.pipelines import check_pipeline
 from ipulaunch.topology.planning.sdk_refusals import refuse_before
@@ -25,19 +26,14 @@ PROGRAM = "program"  # the workload name of a user's own program
 _LIKE_HERE = "like this machine"  # where the cores of hosts that are elsewhere come from, if nothing says otherwise
 
 
-class Planned(NamedTuple):
-    """The plan of a workload, and what its settings mean under it; the warnings of both are with the solution."""
-
-    solution: Solution
-    findings: Findings
-
-
-def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_need_names: bool = True) -> Planned:
+def plan_workload(
+    resolved: Resolved, options: LaunchOptions, engine: Engine, *, hosts_need_names: bool = True
+) -> Solution:
     """The plan of a workload, examined; the IPUs of a replica follow from its pipeline stages."""
     settings, origins = resolved.settings, dict(resolved.origins)
     check_pipeline(settings)
     if engine.backend == "ipu":
-        refuse_before(settings, lambda: asked.sdk or discovery.sdk_here(os.environ))
+        refuse_before(settings, lambda: options.sdk or discovery.sdk_here(os.environ))
     if settings.launch.ipus_per_replica is None and settings.pipeline.splits:
         origins["launch.ipus_per_replica"] = origins["pipeline.splits"]
     launch = dataclasses.replace(settings.launch, ipus_per_replica=settings.ipus_per_replica)
@@ -50,12 +46,12 @@ def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_nee
             )
         launch = dataclasses.replace(launch, num_replicas=launch.validation_num_replicas)
         origins["launch.num_replicas"] = origins["launch.validation_num_replicas"]
-    if asked.pod is None and asked.ipus is None and (launch.single or launch.num_replicas):
-        asked = asked._replace(ipus=(launch.num_replicas or 1) * settings.ipus_per_replica)
+    if options.pod is None and options.ipus is None and (launch.single or launch.num_replicas):
+        options = options._replace(ipus=(launch.num_replicas or 1) * settings.ipus_per_replica)
         origins["ipus"] = "computed"
     solution = plan_for(
         resolved.workload,
-        asked,
+        options,
         engine,
         launch,
         settings.training,
@@ -64,11 +60,13 @@ def plan_workload(resolved: Resolved, asked: Asked, engine: Engine, *, hosts_nee
         least_accumulation=settings.least_accumulation,
         hosts_need_names=hosts_need_names,
     )
-    findings = examine(resolved, solution.plan, engine.backend)
-    return Planned(solution._replace(warnings=(*solution.warnings, *findings.warnings)), findings)
+    facts, messages = examine(resolved, solution.plan, engine.backend)
+    return solution._replace(training=tuple(facts), messages=(*solution.messages, *messages))
 
 
-def plan_program(asked: Asked, engine: Engine, launch: LaunchSettings, *, hosts_need_names: bool = True) -> Solution:
+def plan_program(
+    options: LaunchOptions, engine: Engine, launch: LaunchSettings, *, hosts_need_names: bool = True
+) -> Solution:
     """The plan of a user's own program."""
     if engine.name == "direct":
         raise UsageError(
@@ -76,12 +74,12 @@ def plan_program(asked: Asked, engine: Engine, launch: LaunchSettings, *, hosts_
             hint="use --engine poprun, or start the program as it is",
         )
     origins = {} if launch.ipus_per_replica is None else {"launch.ipus_per_replica": "--ipus-per-replica"}
-    return plan_for(PROGRAM, asked, engine, launch, Training(), origins, hosts_need_names=hosts_need_names)
+    return plan_for(PROGRAM, options, engine, launch, Training(), origins, hosts_need_names=hosts_need_names)
 
 
 def plan_for(
     workload: str,
-    asked: Asked,
+    options: LaunchOptions,
     engine: Engine,
     launch: LaunchSettings,
     training: Training,
@@ -93,13 +91,13 @@ def plan_for(
 ) -> Solution:
     """The plan of a workload or program on the system that was asked for."""
     catalogue = read_catalogue()
-    system = system_of(asked, catalogue)
+    system = system_of(options, catalogue)
     depth = launch.ipus_per_replica or 1
-    ipus = launch.num_replicas * depth if launch.num_replicas else asked.ipus or system.ipus
+    ipus = launch.num_replicas * depth if launch.num_replicas else options.ipus or system.ipus
     if engine.name == "direct":
-        launch, origins = _in_one_process(asked, launch, origins, ipus)
-    names, why_hosts = _host_names(asked, engine, system, ipus, hosts_need_names)
-    layout = _layout(asked, engine, catalogue, names)
+        launch, origins = _in_one_process(options, launch, origins, ipus)
+    names, why_hosts = _host_names(options, engine, system, ipus, hosts_need_names)
+    layout = _layout(options, engine, catalogue, names)
     solution = solve(
         Request(
             workload=workload,
@@ -108,8 +106,8 @@ def plan_for(
             ipus_per_replica=depth,
             replicas=launch.num_replicas,
             instances=launch.num_instances,
-            ilds=asked.ilds,
-            ipus=asked.ipus,
+            ilds=options.ilds,
+            ipus=options.ipus,
             io_bound=launch.io_bound,
             min_cores_per_instance=launch.min_cores_per_instance,
             micro_batch_size=training.micro_batch_size,
@@ -117,25 +115,25 @@ def plan_for(
             global_batch_size=training.global_batch_size,
             micro_batches_per_turn=micro_batches_per_turn,
             least_accumulation=least_accumulation,
-            oversubscribe=asked.oversubscribe,
+            oversubscribe=options.oversubscribe,
             is_rehearsal=engine.name == "openmpi",
             has_stages=workload != PROGRAM,
-            origins=_origins(asked, launch, training, origins, why_hosts),
+            origins=_origins(options, launch, training, origins, why_hosts),
         )
     )
     if layout.source != _LIKE_HERE:
         return solution
     cores = counted(layout.cores, "core")
-    warning = f"the hosts are taken to be like this machine ({cores}); --host-layout says what they have"
-    return solution._replace(warnings=(*solution.warnings, warning))
+    text = f"the hosts are taken to be like this machine ({cores}); --host-layout says what they have"
+    return solution._replace(messages=(*solution.messages, warning(text)))
 
 
 def _in_one_process(
-    asked: Asked, launch: LaunchSettings, origins: Mapping[str, str], ipus: int
+    options: LaunchOptions, launch: LaunchSettings, origins: Mapping[str, str], ipus: int
 ) -> Tuple[LaunchSettings, Mapping[str, str]]:
     """The launch as one instance on this machine, and where that comes from."""
     require_one_process(launch.num_instances or 1, ipus)
-    names = named_hosts(asked)
+    names = named_hosts(options)
     if len(names) > 1 or not all(map(hosts.is_here, names)):
         raise PlanError(
             f"{counted(len(names), 'host')} named ({hostlist.render(names)}), and --engine direct starts 1 process"
@@ -147,12 +145,12 @@ def _in_one_process(
     return dataclasses.replace(launch, num_instances=1), {**origins, "launch.num_instances": "--engine direct"}
 
 
-def system_of(asked: Asked, catalogue: Catalogue) -> pods.System:
+def system_of(options: LaunchOptions, catalogue: Catalogue) -> pods.System:
     """The system that was asked for."""
-    if asked.pod is not None:
-        return pods.find(asked.pod, catalogue)
-    if asked.ipus is not None:
-        return pods.of_size(asked.ipus)
+    if options.pod is not None:
+        return pods.find(options.pod, catalogue)
+    if options.ipus is not None:
+        return pods.of_size(options.ipus)
     raise UsageError("no system is named", hint="give --pod 16, or --ipus 2 for a part of one")
 
 
@@ -165,23 +163,23 @@ def hosts_needed(system: pods.System, ipus: int) -> Tuple[int, str]:
     return count, f"{who} {counted(count, 'host')}"
 
 
-def named_hosts(asked: Asked) -> Tuple[str, ...]:
+def named_hosts(options: LaunchOptions) -> Tuple[str, ...]:
     """The hosts that were asked for by name; none where none were."""
-    if asked.hosts is not None and asked.hostfile is not None:
+    if options.hosts is not None and options.hostfile is not None:
         raise UsageError("--hosts and --hostfile are both given", hint="give one of them")
-    if asked.hosts is not None:
-        return hostlist.parse(asked.hosts)
-    return hostlist.read_file(asked.hostfile) if asked.hostfile is not None else ()
+    if options.hosts is not None:
+        return hostlist.parse(options.hosts)
+    return hostlist.read_file(options.hostfile) if options.hostfile is not None else ()
 
 
 def _host_names(
-    asked: Asked, engine: Engine, system: pods.System, ipus: int, need_names: bool
+    options: LaunchOptions, engine: Engine, system: pods.System, ipus: int, need_names: bool
 ) -> Tuple[Tuple[str, ...], str]:
     """The hosts, and where their names come from: as given, else those that come with so many IPUs of the system."""
-    names = named_hosts(asked)
+    names = named_hosts(options)
     count, need = hosts_needed(system, ipus)
     if names:
-        return names, "--hosts" if asked.hosts is not None else "--hostfile"
+        return names, "--hosts" if options.hosts is not None else "--hostfile"
     if engine.name != "poprun" or count == 1:
         return ("localhost",), "computed"
     if need_names:
@@ -189,10 +187,10 @@ def _host_names(
     return tuple(f"host{index}" for index in range(count)), "catalogue"
 
 
-def _layout(asked: Asked, engine: Engine, catalogue: Catalogue, names: Tuple[str, ...]) -> hosts.Host:
+def _layout(options: LaunchOptions, engine: Engine, catalogue: Catalogue, names: Tuple[str, ...]) -> hosts.Host:
     """The cores of one host: as given, as found here when this machine is to run it, else as the catalogue has it."""
-    if asked.host_layout is not None:
-        return hosts.reference("", hosts.parse_layout(asked.host_layout), "--host-layout")
+    if options.host_layout is not None:
+        return hosts.reference("", hosts.parse_layout(options.host_layout), "--host-layout")
     if engine.name == "openmpi" or engine.is_here:
         here = hosts.discover("")
         return here if any(map(hosts.is_here, names)) else here._replace(source=_LIKE_HERE)
@@ -201,7 +199,7 @@ def _layout(asked: Asked, engine: Engine, catalogue: Catalogue, names: Tuple[str
 
 
 def _origins(
-    asked: Asked, launch: LaunchSettings, training: Training, origins: Mapping[str, str], hosts_origin: str
+    options: LaunchOptions, launch: LaunchSettings, training: Training, origins: Mapping[str, str], hosts_origin: str
 ) -> Dict[str, str]:
     """Where the solver's wishes came from, under the solver's names."""
     given = {
@@ -217,8 +215,8 @@ def _origins(
         given["accumulation"] = origins.get("training.gradient_accumulation_count", "--gradient-accumulation-count")
     if training.global_batch_size is not None:
         given["global_batch_size"] = origins.get("training.global_batch_size", "--global-batch-size")
-    if asked.ilds is not None:
+    if options.ilds is not None:
         given["ilds"] = "--num-ilds"
-    if asked.ipus is not None:
+    if options.ipus is not None:
         given["ipus"] = origins.get("ipus", "--ipus")
     return given

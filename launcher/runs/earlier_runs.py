@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Iterable, List, Optional
 
 from ipulaunch.configs.errors import DataError, UsageError
+from ipulaunch.configs.messages import Message, note
+from ipulaunch.configs.runs.checkpoints import checkpoints_in, checkpoints_of
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory, is_file, records_of
-from ipulaunch.configs.runs.job import checkpoints_of, job_of
+from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.launcher.runs.same_network import is_same, require_same
 
@@ -62,13 +64,13 @@ def with_resume(resolved: Resolved) -> Resolved:
     return resolved._replace(settings=dataclasses.replace(resolved.settings, training=training), given=given)
 
 
-def about_resume(asked: Resolved, found: Resolved) -> List[str]:
-    """What to tell of `--resume auto`: what with_resume() has found."""
+def about_resume(asked: Resolved, found: Resolved) -> List[Message]:
+    """Which run `--resume auto` continues: the one that with_resume() has found."""
     if asked.settings.training.resume != AUTO:
         return []
     path = found.settings.training.resume
     nothing = f"no run of {asked.workload} with this network has a checkpoint here; a new training starts"
-    return [f"--resume auto: {f'continues {path}' if path else nothing}"]
+    return [note(f"--resume auto: {f'continues {path}' if path else nothing}")]
 
 
 def newest_run(workload: str, settings: Any = None) -> Optional[Path]:
@@ -78,8 +80,9 @@ def newest_run(workload: str, settings: Any = None) -> Optional[Path]:
     """
 
     def can_be_meant(path: Path) -> bool:
-        job = job_of(records_of(path))
-        if job is None or job.workload != workload or not _has_checkpoint(path):
+        run = records_of(path)
+        job = job_of(run)
+        if job is None or job.workload != workload or not checkpoints_in(checkpoints_of(run, job)):
             return False
         return settings is None or is_same(settings, job.settings)
 
@@ -106,7 +109,3 @@ def _require_same_network(path: Path, resolved: Resolved) -> None:
     job = job_of(records_of(path))
     if job is not None and job.workload == resolved.workload:
         require_same(resolved.settings, job.settings, str(path))
-
-
-def _has_checkpoint(path: Path) -> bool:
-    return any(checkpoints_of(records_of(path)).glob("update-*"))

@@ -15,7 +15,7 @@ from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.launcher.launch import launch_record
 from ipulaunch.launcher.launch.elastic import begin_again_on, planned_again
 from ipulaunch.launcher.launch.launch import launch_again
-from ipulaunch.launcher.launch.launch_options import Asked, choose_engine
+from ipulaunch.launcher.launch.launch_options import LaunchOptions, choose_engine
 from ipulaunch.launcher.launch.other_hosts import require_other_hosts
 from ipulaunch.launcher.runs.claim import claim
 from ipulaunch.launcher.runs.states import how_to_end, statuses
@@ -32,7 +32,7 @@ from ipulaunch.topology.planning.solver import Solution
 _SUBMITS = {"slurm": "sbatch", "pbs": "qsub"}  # a script that lies here; Pods have the run on their volume
 
 
-def resume(path: Path, given: Asked, num_instances: Optional[int], display: Display) -> int:
+def resume(path: Path, given: LaunchOptions, num_instances: Optional[int], display: Display) -> int:
     """Continue a run to its end, launched as it was but for what is given now; returns its exit code."""
     _require_ended(path)
     run = records_of(path)
@@ -43,23 +43,23 @@ def resume(path: Path, given: Asked, num_instances: Optional[int], display: Disp
     before = launch_record.read(run)
     if before.note:
         click.echo(f"note: {before.note}", err=True)
-    asked = launch_record.laid_over(given, before.asked)
-    engine = choose_engine(asked.engine or ("poprun" if job.backend == "ipu" else "openmpi"), dry_run=False)
+    options = launch_record.laid_over(given, before.options)
+    engine = choose_engine(options.engine or ("poprun" if job.backend == "ipu" else "openmpi"), dry_run=False)
     require(engine)
     moves = given.hosts or given.hostfile or given.host_layout
     if moves or num_instances or given.pod or given.ipus or given.ilds or given.oversubscribe:
         instances = num_instances or (None if moves else plan.instances)
-        solution = planned_again(plan, job, asked, instances, engine)
+        solution = planned_again(plan, job, options, instances, engine)
     else:
-        solution = Solution(plan, (), (), ())
-    launch = launch_again(solution, job._replace(backend=engine.backend), asked, engine, run.path)
+        solution = Solution(plan)
+    launch = launch_again(solution, job._replace(backend=engine.backend), options, engine, run.path)
     lost = lost_checkpoint(run, job)
     if lost:
         click.echo(f"warning: {lost}", err=True)
     with StopSignals() as signals:
         launch = require_other_hosts(launch, run.path, signals)
         with claim(run):
-            launch = begin_again_on(solution, launch, run)._replace(notes=launch.notes)
+            launch = begin_again_on(solution, launch, run)._replace(messages=launch.messages)
             with writable(run):
                 write_decided(launch, run)
             return attend(launch, run, display, signals)

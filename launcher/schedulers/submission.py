@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import IpulaunchError, JobError, PlanError, UsageError
+from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.pods import read_catalogue
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
 from ipulaunch.configs.runs.job import to_yaml
@@ -16,7 +17,7 @@ from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.sites import SCHEDULERS, Site
 from ipulaunch.configs.text import counted, utc
 from ipulaunch.launcher.launch.launch import Launch, launch_workload
-from ipulaunch.launcher.launch.launch_options import ONE_PROCESS, Asked, Engine
+from ipulaunch.launcher.launch.launch_options import ONE_PROCESS, Engine, LaunchOptions
 from ipulaunch.launcher.launch.needs import require_images
 from ipulaunch.launcher.launch.planning import hosts_needed, named_hosts, plan_workload, system_of
 from ipulaunch.launcher.runs.earlier_runs import AUTO, about_resume, with_resume
@@ -63,7 +64,7 @@ class Submission(NamedTuple):
     text: str
     launch: Launch
     path: Path  # the run directory here
-    notes: Tuple[str, ...]
+    messages: Tuple[Message, ...]  # also those of the launch
 
 
 def engine_for(name: Optional[str]) -> Engine:
@@ -117,7 +118,7 @@ def wishes_from(options: Mapping[str, Any], site: Site, grace_s: float) -> Wishe
 
 def prepare(
     resolved: Resolved,
-    asked: Asked,
+    asked: LaunchOptions,
     engine: Engine,
     scheduler: str,
     site: Site,
@@ -128,12 +129,12 @@ def prepare(
 ) -> Submission:
     """The whole job, decided and rendered; nothing is written and nobody is asked."""
     wishes = wishes_from(options, site, resolved.settings.survival.grace_s)
-    notes: List[str] = []
+    messages: List[Message] = []
     if asked.host_layout is None:
         asked = asked._replace(host_layout=_layout(site, scheduler))
     asked, hosts, nodelist = _hosts(resolved, asked, engine, site, wishes.nodes)
     if asked.host_layout is None and engine.name == "openmpi" and asked.hosts is None and asked.hostfile is None:
-        notes.append("planned for a host like this one; --host-layout or a site says what others have")
+        messages.append(note("planned for a host like this one; --host-layout or a site says what others have"))
     wishes = wishes._replace(nodelist=nodelist)
     _refuse_useless(wishes, scheduler)
     if options["signal_lead"] and wishes.time_s is None and scheduler != "kubernetes":  # where Pods always have it
@@ -142,13 +143,12 @@ def prepare(
             hint=f"give --time: {scheduler} jobs are asked to stop before their limit of time",
         )
     given, resolved = resolved, _resumed(resolved, scheduler)
-    notes += about_resume(given, resolved)
+    messages += about_resume(given, resolved)
     asked = at_site(asked, site, hosts, engine)
     has_setup = _has_setup(wishes, site)
     if scheduler == "pbs" and not has_setup and not wishes.image:
-        notes.append(
-            "PBS jobs start with a new environment: --setup or a site says how they find ipulaunch and the SDK"
-        )
+        text = "PBS jobs start with a new environment: --setup or a site says how they find ipulaunch and the SDK"
+        messages.append(note(text))
     variables = variables_of(asked.env, scheduler, os.environ, has_setup=has_setup)
     asked = asked._replace(env=variables.env)
     wishes = wishes._replace(sent=variables.sent, secrets=variables.secrets)
@@ -165,7 +165,7 @@ def prepare(
         name = job_name(path.name)
         run = f"{volume(wishes.volumes[0])[1].rstrip('/')}/runs/{name}" if wishes.volumes else f"/tmp/runs/{name}"
         if not wishes.volumes:
-            notes.append("without --volume the run and its checkpoints are lost with the Pod")
+            messages.append(note("without --volume the run and its checkpoints are lost with the Pod"))
     plan, more = launch.solution.plan, ["--verbose"] if verbose else []
     job = ClusterJob(
         name=name,
@@ -180,11 +180,9 @@ def prepare(
     )
     text = scheduler_of(scheduler).render(job)
     if asked.host_layout is None and scheduler == "kubernetes" and engine.name != "openmpi":
-        notes.append(
-            f"the Pod asks for {job.cores_per_host} cores, planned for a host of a POD;"
-            " --host-layout, or kubernetes.cpu of a site, says what yours have"
-        )
-    return Submission(scheduler, job, text, launch, path, (*notes, *launch.notes))
+        cores = f"the Pod asks for {job.cores_per_host} cores, planned for a host of a POD"
+        messages.append(note(f"{cores}; --host-layout, or kubernetes.cpu of a site, says what yours have"))
+    return Submission(scheduler, job, text, launch, path, (*messages, *launch.messages))
 
 
 def hand_over(submission: Submission, *, is_made: bool = False) -> Submitted:
@@ -233,8 +231,8 @@ def _layout(site: Site, scheduler: str) -> Optional[str]:
 
 
 def _hosts(
-    resolved: Resolved, asked: Asked, engine: Engine, site: Site, nodes: Optional[int]
-) -> Tuple[Asked, int, Optional[str]]:
+    resolved: Resolved, asked: LaunchOptions, engine: Engine, site: Site, nodes: Optional[int]
+) -> Tuple[LaunchOptions, int, Optional[str]]:
     """How many hosts, with names to plan with; those that the user names are asked for."""
     names = named_hosts(asked)
     if names:
@@ -242,7 +240,7 @@ def _hosts(
             raise UsageError(f"--nodes {nodes}, and {counted(len(names), 'host')} named", hint="leave --nodes out")
         return asked, len(names), hostlist.render(names)
     asked = _on(asked, nodes or 1)
-    plan = plan_workload(resolved, asked, engine, hosts_need_names=False).solution.plan
+    plan = plan_workload(resolved, asked, engine, hosts_need_names=False).plan
     if engine.name == "poprun":
         needed, need = hosts_needed(system_of(asked._replace(ipus=plan.ipus), read_catalogue()), plan.ipus)
         if nodes is not None and nodes < needed:
@@ -254,7 +252,7 @@ def _hosts(
     return _on(asked, nodes), nodes, None
 
 
-def _on(asked: Asked, nodes: int) -> Asked:
+def _on(asked: LaunchOptions, nodes: int) -> LaunchOptions:
     return asked._replace(hosts=f"host[0-{nodes - 1}]") if nodes > 1 else asked
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
+from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, writable, write_whole
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.runs.secrets import secret_values, without_secrets
@@ -31,14 +32,12 @@ from ipulaunch.launcher.supervise import processes
 from ipulaunch.launcher.supervise.attempts import (
     after_restarts,
     begin_again,
-    has_checkpoint,
     make_instances,
-    newest_update,
     next_restart,
 )
 from ipulaunch.launcher.supervise.endings import record_ending, within_preemptions
-from ipulaunch.launcher.supervise.events import Follower, Progress
 from ipulaunch.launcher.supervise.instance_logs import InstanceLogs
+from ipulaunch.launcher.supervise.progress import Follower, RunProgress
 from ipulaunch.launcher.supervise.stall import StallWatch
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
 from ipulaunch.launcher.supervise.supervision import Supervisor
@@ -72,7 +71,7 @@ def attend(launch: Launch, run: RunDirectory, display: Display, signals: StopSig
         record_ending(run, verdict)
         if launch.job is None:
             break
-        continues = has_checkpoint(run, launch.job)
+        continues = newest_update(run, launch.job) is not None
         restart = next_restart(verdict, survival, restarts, continues or most_updates > 0, in_vain)
         if restart is None:
             verdict = after_restarts(verdict, survival, restarts)
@@ -139,10 +138,10 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
     watch = StallWatch(run, plan, survival.stall_timeout_s, ask_hosts=ask_hosts)
 
     def look() -> None:
-        records = follower.look()
-        if records:
+        recorded = follower.look()
+        if recorded:
             watch.saw_progress()
-        display.show(follower.progress, records)
+        display.show(follower.progress, recorded)
 
     def ask_to_stop(number: int) -> float:
         look()  # the first update may have been made since the last time
@@ -167,7 +166,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
         is_hung=lambda: is_ours and watch.verdict() is not None,
         removes_files=is_ours and plan.hosts == ("localhost",),
     )
-    environ = without_secrets(os.environ, [text.partition("=")[0] for text in launch.asked.env])
+    environ = without_secrets(os.environ, [text.partition("=")[0] for text in launch.options.env])
     display.begin()
     try:
         code = supervisor.run(launch.command, environ, logs)
@@ -181,6 +180,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
         logs.engine_lines,
         ours=is_ours,
         stopped_by=signals.first,
+        unkept=logs.unkept,
         hung=watch.verdict() if is_ours else None,
         ended_ns=supervisor.ended_ns,
         kept=newest_update(run, launch.job) if launch.job else None,
@@ -190,7 +190,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
     return judge(end), follower.progress.update
 
 
-def _can_keep(job: Job, progress: Progress) -> bool:
+def _can_keep(job: Job, progress: RunProgress) -> bool:
     """Whether there may be updates for a checkpoint to keep; IPUs tell of none before their first call returns."""
     return progress.update > 0 or (job.backend == "ipu" and progress.total_updates > 0)
 
@@ -228,7 +228,7 @@ def write_decided(launch: Launch, run: RunDirectory) -> None:
     write_whole(run.plan, to_json(launch.solution.plan))
     if launch.job is not None:
         write_whole(run.job, to_yaml(launch.job))
-        write_whole(run.asked, launch_record.to_json(launch.asked))
+        write_whole(run.asked, launch_record.to_json(launch.options))
     write_whole(run.command, redacted(launch.command, secret_values(os.environ)).shell() + "\n")
 
 

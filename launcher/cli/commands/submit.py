@@ -12,9 +12,9 @@ from ipulaunch.configs.sites import SCHEDULERS, Site, read_site
 from ipulaunch.launcher.cli.commands.output import solution_data
 from ipulaunch.launcher.cli.groups import NearMissGroup
 from ipulaunch.launcher.cli.options import (
-    asked_from,
     engine_from,
     launch_options,
+    launch_options_from,
     settings_from,
     settings_options,
     verbosity_from,
@@ -23,6 +23,7 @@ from ipulaunch.launcher.cli.options import (
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
 from ipulaunch.launcher.runs.run_paths import new_run_path, run_path
 from ipulaunch.launcher.schedulers.submission import Submission, choose_scheduler, engine_for, hand_over, prepare
+from ipulaunch.launcher.show.messages import messages_data, show_messages
 
 _MAIL_TYPES = ("BEGIN", "END", "FAIL", "REQUEUE", "TIME_LIMIT", "ALL", "NONE")
 _PREFIX = "scheduler__"  # gives them a heading of their own in the help
@@ -102,7 +103,7 @@ def _submit(workload: str) -> click.Command:
         engine = engine_for(engine_from(values))
         in_pods = scheduler == "kubernetes"
         resolved = settings_from(workload, values, on_cpus=engine.name == "openmpi", elsewhere=in_pods)
-        asked = asked_from(values, elsewhere=in_pods)
+        asked = launch_options_from(values, elsewhere=in_pods)
         if dry_run:
             path = new_run_path(workload, run_dir)
             submission = prepare(resolved, asked, engine, scheduler, site, options, path, verbose=verbose)
@@ -123,32 +124,24 @@ def _submit(workload: str) -> click.Command:
 def _print(submission: Submission, as_json: bool) -> None:
     """The script, on stdout alone; the rest is talk."""
     if as_json:
-        more = {"script": submission.text, "notes": list(submission.notes)}
-        click.echo(json.dumps({**_data(submission), **more, **solution_data(submission.launch.solution)}, indent=1))
+        data = {**_data(submission), "script": submission.text, **solution_data(submission.launch.solution)}
+        click.echo(json.dumps(data, indent=1))
         return
-    _talk(submission)
+    show_messages(submission.messages)
     click.echo(submission.text, nl=False)
 
 
 def _hand_over(submission: Submission, as_json: bool, *, is_made: bool) -> None:
     """Submit the job, with its id on stdout alone."""
     if not as_json:
-        _talk(submission)
+        show_messages(submission.messages)
     job = hand_over(submission, is_made=is_made)
     if as_json:
-        more = {"notes": list(submission.notes), "warnings": list(submission.launch.solution.warnings)}
-        click.echo(json.dumps({**_data(submission), "id": job.id, "submitted": job.submitted, **more}, indent=1))
+        click.echo(json.dumps({**_data(submission), "id": job.id, "submitted": job.submitted}, indent=1))
         return
     click.echo(f"submitted to {job.scheduler}; see ipulaunch status {submission.path}", err=True)
     click.echo(job.id)
 
 
 def _data(submission: Submission) -> Dict[str, Any]:
-    return {"scheduler": submission.scheduler, "run": str(submission.path)}
-
-
-def _talk(submission: Submission) -> None:
-    for note in submission.notes:
-        click.echo(f"note: {note}", err=True)
-    for warning in submission.launch.solution.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    return {"scheduler": submission.scheduler, "run": str(submission.path), **messages_data(submission.messages)}

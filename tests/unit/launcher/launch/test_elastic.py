@@ -12,7 +12,7 @@ from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.launch.elastic import planned_without
 from ipulaunch.launcher.launch.launch import Launch, launch_again, launch_workload
-from ipulaunch.launcher.launch.launch_options import Asked, Engine
+from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise import running
 from ipulaunch.launcher.supervise.endings import read_endings
@@ -33,7 +33,7 @@ def launch_on() -> MakeLaunch:
         resolved = resolve("cosmoflow", rehearsal=engine is OPENMPI)
         survival = dataclasses.replace(resolved.settings.survival, **settings)
         resolved = resolved._replace(settings=dataclasses.replace(resolved.settings, survival=survival))
-        asked = Asked(pod="64", hosts=hosts, host_layout="2x8", oversubscribe=True)
+        asked = LaunchOptions(pod="64", hosts=hosts, host_layout="2x8", oversubscribe=True)
         return launch_workload(resolved, asked, engine, None)
 
     return make
@@ -74,7 +74,7 @@ def test_poprun_is_given_the_hosts_that_are_left(launch_on: MakeLaunch, tmp_path
     launch = launch_on(POPRUN, "a,b")
     solution = planned_without(launch, ["b"])
     assert solution is not None and launch.job is not None
-    argv = launch_again(solution, launch.job, launch.asked, POPRUN, tmp_path).command.argv
+    argv = launch_again(solution, launch.job, launch.options, POPRUN, tmp_path).command.argv
     per_host = launch.solution.plan.instances_per_host
     assert argv[:4] == ("poprun", "--host=a", f"--num-instances={per_host}", "--num-replicas=64")
 
