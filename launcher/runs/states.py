@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, DataError, IpulaunchError, StoppedError, UsageError, near_miss
+from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, records_of, whole_run
 from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.configs.text import utc
 from ipulaunch.launcher.runs.claim import has_gone, holder_of
 from ipulaunch.launcher.runs.earlier_runs import all_runs, modified, started
-from ipulaunch.launcher.runs.processes import runs_here
+from ipulaunch.launcher.runs.process_table import runs_here
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import (
@@ -29,7 +30,6 @@ from ipulaunch.launcher.schedulers.scheduler import (
     JobState,
     scheduler_of,
 )
-from ipulaunch.launcher.supervise.attempts import newest_update
 from ipulaunch.launcher.supervise.endings import Ending, attempt_of, preemptions, read_endings, restarts
 from ipulaunch.launcher.supervise.progress import progress_of
 from ipulaunch.topology import Plan

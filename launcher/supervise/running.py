@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
+from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, writable, write_whole
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.runs.secrets import secret_values, without_secrets
@@ -31,9 +32,7 @@ from ipulaunch.launcher.supervise import processes
 from ipulaunch.launcher.supervise.attempts import (
     after_restarts,
     begin_again,
-    has_checkpoint,
     make_instances,
-    newest_update,
     next_restart,
 )
 from ipulaunch.launcher.supervise.endings import record_ending, within_preemptions
@@ -72,7 +71,7 @@ def attend(launch: Launch, run: RunDirectory, display: Display, signals: StopSig
         record_ending(run, verdict)
         if launch.job is None:
             break
-        continues = has_checkpoint(run, launch.job)
+        continues = newest_update(run, launch.job) is not None
         restart = next_restart(verdict, survival, restarts, continues or most_updates > 0, in_vain)
         if restart is None:
             verdict = after_restarts(verdict, survival, restarts)
