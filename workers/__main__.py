@@ -15,6 +15,7 @@ from typing import Callable, List, NoReturn, Optional, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, NotReadyError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
+from ipulaunch.configs.runs.events import Started
 from ipulaunch.configs.runs.job import Job, from_yaml, to_yaml
 from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.configs.settings.paths import with_whole_paths
@@ -30,7 +31,7 @@ from ipulaunch.workers.backends.ipu.environment import flags
 from ipulaunch.workers.lifecycle.binding import Binding, bind, bind_share
 from ipulaunch.workers.lifecycle.heartbeat import Heartbeat
 from ipulaunch.workers.lifecycle.lifetime import end_with_parent
-from ipulaunch.workers.lifecycle.plan_of_pasted_line import own_plan
+from ipulaunch.workers.lifecycle.plan_of_pasted_line import plan_of_pasted_line
 from ipulaunch.workers.lifecycle.records import UNEXPECTED, Records
 from ipulaunch.workers.lifecycle.threads import read_back, size_pools
 
@@ -60,30 +61,31 @@ def main() -> NoReturn:
         make_devices(job)
         backend = make_backend(job, batch, place)
         if run is None:
-            plan = own_plan(job, batch, place, binding, lambda text: texts_of(backend.collective, text))
+            plan = plan_of_pasted_line(job, batch, place, binding, lambda text: texts_of(backend.collective, text))
             run = _make_run(job, plan, place, backend.collective.first)
         records = records or _show_life(run, place, job)
         backend.report_to(run.profile(place.instance))
         records.event(
-            "started",
-            host=platform.node(),
-            pid=os.getpid(),
-            backend=job.backend,
-            place=place._asdict(),
-            binding=asdict(binding),
-            threads=asdict(threads),
-            **stack(),
+            Started(
+                platform.node(),
+                os.getpid(),
+                job.backend,
+                place._asdict(),
+                asdict(binding),
+                asdict(threads),
+                **stack(),
+            )
         )
 
         from ipulaunch.workers.instance import Instance
         from ipulaunch.workers.lifecycle.stopping import StopRequest
-        from ipulaunch.workers.work import carry_out
+        from ipulaunch.workers.work import run_instance
 
         stop = StopRequest(run, place, backend.collective)
         stop.listen(*(signal.Signals[f"SIG{name}"] for name in job.settings.survival.stop_signals))
         instance = Instance(job, batch, place, backend, run, records, threads.data, stop)
         try:
-            records.done(carry_out(instance))
+            records.done(run_instance(instance))
             code = 0
         except StoppedError as error:
             records.stopped(error)

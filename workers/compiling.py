@@ -11,18 +11,20 @@ from ipulaunch.workers.feeds import training_feed, validation_batch, validation_
 from ipulaunch.workers.instance import Instance
 
 
-def compile_run(at: Instance, sources: Mapping[str, Source], events: HostEvents, trained: Trained) -> Dict[str, Any]:
+def compile_run(
+    instance: Instance, sources: Mapping[str, Source], events: HostEvents, trained: Trained
+) -> Dict[str, Any]:
     """Have everything compiled that a run with the same settings executes; returns the summary."""
-    training = at.job.settings.training
+    training = instance.settings.training
     compiled: List[str] = []
     if training.training:
-        feed = training_feed(at, sources["train"], range(events.updates_per_call))
-        steps = events.updates_per_call * at.backend.steps_per_update
+        feed = training_feed(instance, sources["train"], range(events.updates_per_call))
+        steps = events.updates_per_call * instance.backend.steps_per_update
         trained.fit(feed, epochs=1, steps_per_epoch=steps, callbacks=[])
         compiled.append("training")
     if training.validation:
         source = sources["validation"]
-        feed, micro_size = validation_feed(at, source), validation_batch(at).micro_size
-        at.backend.validate(trained, feed, source.samples, micro_size, validation_progress(at))
+        feed, micro_size = validation_feed(instance, source), validation_batch(instance).micro_size
+        instance.backend.validate(trained, feed, source.samples, micro_size, validation_progress(instance))
         compiled.append("validation")
     return {"metrics": {}, "compiled": compiled}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
+from ipulaunch.configs.runs.events import Validating
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
@@ -19,36 +20,40 @@ def shuffle_of(settings: Any) -> Shuffle:
     return Shuffle(settings.training.seed, data.shuffle_block, data.shuffle_window, data.shuffle)
 
 
-def training_feed(at: Instance, source: Source, updates: range, trace: Optional[Trace] = None) -> Feed:
+def training_feed(instance: Instance, source: Source, updates: range, trace: Optional[Trace] = None) -> Feed:
     """The micro-batches of this instance in these updates."""
     stream = training_stream(
         source,
-        at.batch,
-        at.place,
-        shuffle=shuffle_of(at.job.settings),
+        instance.batch,
+        instance.place,
+        shuffle=shuffle_of(instance.settings),
         updates=updates,
-        by_replica=at.backend.runs_by_replica,
-        threads=at.threads,
-        remainder=at.job.settings.training.remainder,
+        by_replica=instance.backend.runs_by_replica,
+        threads=instance.threads,
+        remainder=instance.settings.training.remainder,
         traced=trace is not None,
     )
-    return Feed(at.sent(stream), _maker(source), trace)
+    return Feed(instance.sent(stream), _maker(source), trace)
 
 
-def validation_batch(at: Instance) -> Batch:
+def validation_batch(instance: Instance) -> Batch:
     """How validation divides its samples: a step of all replicas at a time."""
-    return Batch(at.job.settings.training.validation_micro_batch_size or at.batch.micro_size, at.batch.replicas, 1)
+    return Batch(
+        instance.settings.training.validation_micro_batch_size or instance.batch.micro_size,
+        instance.batch.replicas,
+        1,
+    )
 
 
-def validation_feed(at: Instance, source: Source) -> Feed:
+def validation_feed(instance: Instance, source: Source) -> Feed:
     """The micro-batches of this instance in one pass over a validation set."""
-    stream = validation_stream(source, validation_batch(at), at.place, threads=at.threads)
-    return Feed(at.sent(stream), _maker(source))
+    stream = validation_stream(source, validation_batch(instance), instance.place, threads=instance.threads)
+    return Feed(instance.sent(stream), _maker(source))
 
 
-def validation_progress(at: Instance) -> Callable[[int, int], None]:
+def validation_progress(instance: Instance) -> Callable[[int, int], None]:
     """What records now and then how far a validation is: one that is silent for long would count as hung."""
-    return now_and_then(lambda done, total: at.records.event("validating", done=done, total=total))
+    return now_and_then(lambda done, total: instance.records.event(Validating(done, total)))
 
 
 def _maker(source: Source) -> Optional[Maker]:

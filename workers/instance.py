@@ -29,10 +29,14 @@ class Instance(NamedTuple):
     stop: StopRequest
 
     @property
+    def settings(self) -> Any:
+        return self.job.settings
+
+    @property
     def writes(self) -> bool:
         """Whether it writes what belongs to the run as a whole."""
         return self.place.instance == 0
 
     def sent(self, stream: tf.data.Dataset) -> tf.data.Dataset:
         """A stream with its inputs as they leave the host."""
-        return as_sent(stream, self.job.settings, self.threads)
+        return as_sent(stream, self.settings, self.threads)

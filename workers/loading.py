@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipulaunch.configs.runs.events import Loading
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.workers.backends.interface import Trained
@@ -10,14 +11,16 @@ from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.state.training_state import TrainingState
 
 
-def load_program(at: Instance, source: Source, events: HostEvents, trained: Trained, state: TrainingState) -> None:
+def load_program(
+    instance: Instance, source: Source, events: HostEvents, trained: Trained, state: TrainingState
+) -> None:
     """Make one device call, which compiles and loads the program, and take back what it has learned."""
-    at.records.event("loading")
+    instance.records.event(Loading())
     before = state.copy()
     trained.fit(
-        training_feed(at, source, range(events.updates_per_call)),
+        training_feed(instance, source, range(events.updates_per_call)),
         epochs=1,
-        steps_per_epoch=events.updates_per_call * at.backend.steps_per_update,
+        steps_per_epoch=events.updates_per_call * instance.backend.steps_per_update,
         callbacks=[],
     )
     state.restore(before)

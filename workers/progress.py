@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Mapping
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, JobError, StoppedError
+from ipulaunch.configs.runs.events import Log, Update
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.planning.batch import samples_of
 from ipulaunch.workers.instance import Instance
@@ -21,14 +22,14 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
     def __init__(
         self,
-        at: Instance,
+        instance: Instance,
         events: HostEvents,
         log: Callable[[Dict[str, Any]], None],
         save: Callable[[Progress], None],
         samples: int,
     ) -> None:
         super().__init__()
-        self.at, self.events, self.log, self.save, self.samples = at, events, log, save, samples
+        self.instance, self.events, self.log, self.save, self.samples = instance, events, log, save, samples
         self.updates = 0
         self.call_updates, self.here_s, self.lap = 0, 0.0, 0.0
         self.earlier_s = 0.0  # of the training that this one continues
@@ -50,7 +51,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         return self.earlier_s + self.here_s
 
     def samples_in(self, updates: range) -> int:
-        return samples_of(updates, self.samples, self.at.batch, self.at.job.settings.training.remainder)
+        return samples_of(updates, self.samples, self.instance.batch, self.instance.settings.training.remainder)
 
     def continue_from(self, path: str, update: int, facts: Mapping[str, Any]) -> None:
         """Go on at the update of a checkpoint; not all tell how long they took to train."""
@@ -68,11 +69,13 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, step: int, logs: Any = None) -> None:
         now = time.perf_counter()
-        new = (step + 1) // self.at.backend.steps_per_update - self.call_updates  # since the last return to the host
+        new = (
+            step + 1
+        ) // self.instance.backend.steps_per_update - self.call_updates  # since the last return to the host
         seconds = now - self.lap
         if self.here_s:
             self.warm_updates, self.warm_s = self.warm_updates + new, self.warm_s + seconds
-        filled = self.samples_in(range(self.updates, self.updates + new)) / self.at.batch.global_size
+        filled = self.samples_in(range(self.updates, self.updates + new)) / self.instance.batch.global_size
         self.updates, self.call_updates = self.updates + new, self.call_updates + new
         self.here_s += seconds
         # Samples of weight 0 add nothing to what was measured, and are counted in its mean.
@@ -83,13 +86,13 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self.summed += filled
         if now - self.last_event >= _EVENT_INTERVAL_S:
             self.last_event = now
-            self.at.records.event("update", update=self.updates, samples_per_s=self.rate(), **values)
+            self.instance.records.event(Update(self.updates, self.rate(), values))
         if self.events.logs_at(self.updates):
             self._log()
         saves = self.events.saves_at(self.updates)
         if saves:
             self.save(self)
-        if self.at.stop.agreed():
+        if self.instance.stop.agreed():
             if not saves:
                 self.save(self)
             raise StoppedError(f"stopped on request after update {self.updates}, with a checkpoint")
@@ -106,9 +109,9 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def _log(self) -> None:
         means = {name: total / self.summed for name, total in self.sums.items()}
         self.metrics, self.sums, self.summed = means, {}, 0.0
+        self.instance.records.event(Log(self.events.epochs, self.rate(), self.updates, self.epoch, means))
         row = {"update": self.updates, "epoch": self.epoch, **means}
-        self.at.records.event("log", epochs=self.events.epochs, samples_per_s=self.rate(), **row)
-        self.log({**row, "samples_per_s": self.rate() * self.at.place.instances, "train_s": self.train_s})
+        self.log({**row, "samples_per_s": self.rate() * self.instance.place.instances, "train_s": self.train_s})
 
     @property
     def epoch(self) -> float:
@@ -121,4 +124,4 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         updates, seconds = self.warm_updates, self.warm_s
         if not updates:  # there was only the call that compiles
             updates, seconds = self.call_updates, self.here_s
-        return updates * self.at.batch.global_size / self.at.place.instances / seconds if seconds else 0.0
+        return updates * self.instance.batch.global_size / self.instance.place.instances / seconds if seconds else 0.0

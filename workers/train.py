@@ -10,6 +10,7 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.runs.directory import RunDirectory, records_of
+from ipulaunch.configs.runs.events import Resumed, Training, WarningEvent
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.networks.host_events import HostEvents, events_of
 from ipulaunch.topology.planning.batch import updates_per_epoch
@@ -26,71 +27,78 @@ from ipulaunch.workers.state.keeper import Keeper
 from ipulaunch.workers.state.training_state import TrainingState
 
 
-def plan_events(at: Instance, sources: Mapping[str, Source]) -> HostEvents:
+def plan_events(instance: Instance, sources: Mapping[str, Source]) -> HostEvents:
     """When the host will hear of the training, if there is one; what was rounded is told, and sets that are short."""
-    training, data = at.job.settings.training, at.job.settings.data
+    training, data = instance.settings.training, instance.settings.data
     train, validation = sources["train"].samples, sources["validation"].samples
-    events, warnings = events_of(training, train, at.batch)
+    events, warnings = events_of(training, train, instance.batch)
     if training.validation and validation < data.n_valid:
         warnings = [f"the validation set has {validation} samples, and --n-valid is {data.n_valid}", *warnings]
     if training.training and train < data.n_train:
         warnings = [f"the training set has {train} samples, and --n-train is {data.n_train}", *warnings]
     for warning in warnings:
-        at.records.event("warning", message=warning)
+        instance.records.event(WarningEvent(warning))
     return events
 
 
 def train(
-    at: Instance, source: Source, events: HostEvents, trained: Trained, state: TrainingState, history: Optional[History]
+    instance: Instance,
+    source: Source,
+    events: HostEvents,
+    trained: Trained,
+    state: TrainingState,
+    history: Optional[History],
 ) -> Tuple[Dict[str, Any], Keeper]:
     """Fit; returns the summary, and what has kept the checkpoints."""
-    training = at.job.settings.training
-    identity = identity_of(at, source)
-    keeper = Keeper(at, state, identity)
+    training = instance.settings.training
+    identity = identity_of(instance, source)
+    keeper = Keeper(instance, state, identity)
 
     def log(row: Dict[str, Any]) -> None:
         if history is not None:
             history.add({**row, "learning_rate": state.learning_rate})
 
-    progress = Progress(at, events, log, keeper.save, source.samples)
-    checkpoint = _resume(at, keeper, identity, state, progress) if training.resume else None
+    progress = Progress(instance, events, log, keeper.save, source.samples)
+    checkpoint = _resume(instance, keeper, identity, state, progress) if training.resume else None
     start = checkpoint.update if checkpoint else 0
     if history is not None:
-        history.begin(_metrics_of(at, checkpoint) if checkpoint else None, start)
+        history.begin(_metrics_of(instance, checkpoint) if checkpoint else None, start)
     if start == events.total_updates and not keeper.resumes_itself:
         message = f"all {start} updates of this training were made before: --num-epochs makes it longer"
-        at.records.event("warning", message=message)
-    announce(at, source, events, start)
-    with tracing(at, source) as trace:
+        instance.records.event(WarningEvent(message))
+    announce(instance, source, events, start)
+    with tracing(instance, source) as trace:
         for updates, per_call in _calls(start, events):
             trained.fit(
-                training_feed(at, source, updates, trace),
+                training_feed(instance, source, updates, trace),
                 epochs=len(updates) // per_call,
-                steps_per_epoch=per_call * at.backend.steps_per_update,
+                steps_per_epoch=per_call * instance.backend.steps_per_update,
                 callbacks=[progress],
             )
-    return summarise(at, progress, keeper.newest), keeper
+    return summarise(instance, progress, keeper.newest), keeper
 
 
-def announce(at: Instance, source: Source, events: HostEvents, first_update: int) -> None:
+def announce(instance: Instance, source: Source, events: HostEvents, first_update: int) -> None:
     """Record what will be trained."""
-    whole = updates_per_epoch(source.samples, at.batch, at.job.settings.training.remainder) * at.batch.global_size
-    at.records.event(
-        "training",
-        api=at.job.settings.api,
-        epochs=events.epochs,
-        updates_per_epoch=events.updates_per_epoch,
-        updates_per_call=events.updates_per_call,
-        first_update=first_update,
-        samples=source.samples,
-        left_out=max(0, source.samples - whole),
-        batch=at.batch.formula,
+    batch, remainder = instance.batch, instance.job.settings.training.remainder
+    whole = updates_per_epoch(source.samples, batch, remainder) * batch.global_size
+    instance.records.event(
+        Training(
+            samples=source.samples,
+            epochs=events.epochs,
+            updates_per_epoch=events.updates_per_epoch,
+            first_update=first_update,
+            left_out=max(0, source.samples - whole),
+            updates_per_call=events.updates_per_call,
+            api=instance.job.settings.api,
+            batch=batch.formula,
+        )
     )
 
 
-def summarise(at: Instance, progress: Progress, checkpoint: str) -> Dict[str, Any]:
+def summarise(instance: Instance, progress: Progress, checkpoint: str) -> Dict[str, Any]:
     """What the summary of a run says of its training; all instances ask together."""
-    rates = at.backend.collective.rows(np.array(progress.rate()))
+    rates = instance.backend.collective.rows(np.array(progress.rate()))
     return {
         "updates": progress.updates,
         "samples": progress.samples_in(range(progress.updates)),
@@ -112,19 +120,19 @@ def _calls(start: int, events: HostEvents) -> Iterator[Tuple[range, int]]:
 
 
 def _resume(
-    at: Instance, keeper: Keeper, identity: Dict[str, Any], state: TrainingState, progress: Progress
+    instance: Instance, keeper: Keeper, identity: Dict[str, Any], state: TrainingState, progress: Progress
 ) -> Optional[Checkpoint]:
     """Take up the newest whole checkpoint, which must be of the same training.
 
     A further attempt at a run whose checkpoints are all damaged begins anew; a run that was named must have one.
     """
-    where = Path(str(at.job.settings.training.resume))
-    checkpoint, damaged = _newest(at, where)
-    if checkpoint is None and keeper.resumes_itself and at.run.attempts.is_dir():
+    where = Path(str(instance.settings.training.resume))
+    checkpoint, damaged = _newest(instance, where)
+    if checkpoint is None and keeper.resumes_itself and instance.run.attempts.is_dir():
         message = (
             f"none of the checkpoints in {keeper.directory} is complete: the run starts from the beginning, at update 0"
         )
-        at.records.event("warning", message=message)
+        instance.records.event(WarningEvent(message))
         keeper.saved = []  # nor are they validated
         return None
     if checkpoint is None:
@@ -133,7 +141,7 @@ def _resume(
         raise DataError(message, hint="name another one, or leave --resume out to start a new training")
     path = str(checkpoint.path)
     for reason in damaged:
-        at.records.event("warning", message=f"{reason}; {checkpoint.path.name} is taken instead")
+        instance.records.event(WarningEvent(f"{reason}; {checkpoint.path.name} is taken instead"))
     require_same(identity, checkpoint.facts, path, "resume with the settings of the run, which are in its job.yaml")
     if checkpoint.update > progress.events.total_updates:
         raise SettingsError(
@@ -142,24 +150,24 @@ def _resume(
         )
     state.restore(checkpoint)
     progress.continue_from(path, checkpoint.update, checkpoint.facts)
-    at.records.event("resumed", path=path, update=checkpoint.update)
+    instance.records.event(Resumed(path, checkpoint.update))
     return checkpoint
 
 
-def _metrics_of(at: Instance, checkpoint: Checkpoint) -> Path:
+def _metrics_of(instance: Instance, checkpoint: Checkpoint) -> Path:
     """What was measured before a checkpoint: in the run that it lies in or was written by, else in the one named."""
-    inside, writer = checkpoint.path.parent.parent, Path(str(checkpoint.facts.get("run", at.run.path)))
-    named = records_of(Path(str(at.job.settings.training.resume))).path
-    runs = [RunDirectory(path) for path in (inside, writer, named, at.run.path)]
-    return next((run.metrics for run in runs if run.metrics.is_file()), at.run.metrics)
+    inside, writer = checkpoint.path.parent.parent, Path(str(checkpoint.facts.get("run", instance.run.path)))
+    named = records_of(Path(str(instance.settings.training.resume))).path
+    runs = [RunDirectory(path) for path in (inside, writer, named, instance.run.path)]
+    return next((run.metrics for run in runs if run.metrics.is_file()), instance.run.metrics)
 
 
-def _newest(at: Instance, where: Path) -> Tuple[Optional[Checkpoint], List[str]]:
+def _newest(instance: Instance, where: Path) -> Tuple[Optional[Checkpoint], List[str]]:
     """The newest whole checkpoint that instance 0 sees, on all, and what is wrong with those that are newer."""
     damaged: List[str] = []
-    newest = checkpoints.newest_whole(where, damaged.append) if at.writes else None
+    newest = checkpoints.newest_whole(where, damaged.append) if instance.writes else None
     told = json.dumps([str(newest.path) if newest else "", damaged])
-    path, damaged = json.loads(at.backend.collective.first(told))
+    path, damaged = json.loads(instance.backend.collective.first(told))
     if newest is None and path:
         newest = checkpoints.load(Path(path))
     return newest, damaged

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import numpy as np
 
 from ipulaunch.configs.errors import DataError, JobError, StoppedError
+from ipulaunch.configs.runs.events import Validation, WarningEvent
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.workers.backends.interface import Trained
@@ -24,7 +25,7 @@ from ipulaunch.workers.state.training_state import TrainingState
 
 
 def validate_run(
-    at: Instance,
+    instance: Instance,
     source: Source,
     events: HostEvents,
     trained: Trained,
@@ -33,37 +34,38 @@ def validate_run(
     history: Optional[History],
 ) -> Dict[str, Any]:
     """Evaluate the checkpoints of this run, or those asked for; what the summary says of them."""
-    training = at.job.settings.training
-    micro_size = validation_batch(at).micro_size
+    training = instance.settings.training
+    micro_size = validation_batch(instance).micro_size
 
     def validate() -> Dict[str, float]:
-        feed = validation_feed(at, source)
-        values = at.backend.validate(trained, feed, source.samples, micro_size, validation_progress(at))
+        feed = validation_feed(instance, source)
+        values = instance.backend.validate(trained, feed, source.samples, micro_size, validation_progress(instance))
         return {f"val_{name}": value for name, value in values.items()}
 
     asked = training.checkpoint_input_dir
-    if asked is not None and at.writes:
+    if asked is not None and instance.writes:
         saved = checkpoints.found_in(Path(asked))
-    paths = _agreed(saved, at.backend.collective.first)
+    paths = _agreed(saved, instance.backend.collective.first)
     if not paths and not training.training:
         where = f" in {asked}" if asked else ""
-        at.records.event("warning", message=f"there is no checkpoint{where}: random weights are evaluated")
+        instance.records.event(WarningEvent(f"there is no checkpoint{where}: random weights are evaluated"))
     rows: List[Dict[str, Any]] = []
     everything: List[Optional[Path]] = [*paths]
     for path in everything or [None]:
-        if at.stop.agreed():
+        if instance.stop.agreed():
             raise StoppedError(f"stopped on request after the validation of {len(rows)} of {len(paths)} checkpoints")
         row: Dict[str, Any] = {"update": events.total_updates, "epoch": events.epochs}
         if path is not None:
-            checkpoint = _whole(at, path)
+            checkpoint = _whole(instance, path)
             if checkpoint is None:
                 continue
             hint = "evaluate it with the settings of its run, which are in its job.yaml"
-            require_same(network_of_training(at.job.settings), checkpoint.facts, str(path), hint)
+            require_same(network_of_training(instance.settings), checkpoint.facts, str(path), hint)
             state.restore_weights(checkpoint)
             row = {"checkpoint": path.name, "update": checkpoint.update, "epoch": checkpoint.facts.get("epoch")}
-        row.update(validate())
-        at.records.event("validation", samples=source.samples, **row)
+        values = validate()
+        instance.records.event(Validation(source.samples, row["update"], row["epoch"], values, row.get("checkpoint")))
+        row.update(values)
         if history is not None:
             history.add(row)
         rows.append(row)
@@ -74,10 +76,10 @@ def validate_run(
         )
     if not all(math.isfinite(value) for row in rows for name, value in row.items() if name.startswith("val_")):
         raise JobError("a validation loss is not finite", hint="lower the learning rate, or raise --loss-scaling")
-    measure = measures_of(at.job.settings)[-1]
+    measure = measures_of(instance.settings)[-1]
     found = judged(rows, measure, training.target_accuracy)
-    if at.job.settings.logging.sweep:
-        found.update(sweep_metrics(rows, measure, training.target_accuracy or at.job.settings.usual_target))
+    if instance.settings.logging.sweep:
+        found.update(sweep_metrics(rows, measure, training.target_accuracy or instance.settings.usual_target))
     return {"validation_samples": source.samples, **found}
 
 
@@ -86,15 +88,15 @@ def _agreed(paths: Sequence[Path], first: Callable[[str], str]) -> List[Path]:
     return [Path(text) for text in json.loads(first(json.dumps([str(path) for path in paths])))]
 
 
-def _whole(at: Instance, path: Path) -> Optional[checkpoints.Checkpoint]:
+def _whole(instance: Instance, path: Path) -> Optional[checkpoints.Checkpoint]:
     """A checkpoint that all instances can read; one that is damaged is told, and left out by all."""
     checkpoint, reason = None, f"{path} cannot be read whole by another instance"
     try:
         checkpoint = checkpoints.load(path)
     except DataError as error:
         reason = error.message
-    if at.backend.collective.sum(np.array([checkpoint is None], np.int64))[0]:
-        at.records.event("warning", message=f"{reason}; it is not evaluated")
+    if instance.backend.collective.sum(np.array([checkpoint is None], np.int64))[0]:
+        instance.records.event(WarningEvent(f"{reason}; it is not evaluated"))
         return None
     return checkpoint
 

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.runs.directory import write_whole
+from ipulaunch.configs.runs.events import PREPARING, TimeToTrain, WarningEvent
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.data_pipeline.sources.selection import make_sources, reading_warnings
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
@@ -18,7 +19,7 @@ from ipulaunch.topology.networks import network_of
 from ipulaunch.workers.compiling import compile_run
 from ipulaunch.workers.estimators.running import run_estimator
 from ipulaunch.workers.instance import Instance
-from ipulaunch.workers.lifecycle.skipped_records import count_unread
+from ipulaunch.workers.lifecycle.skipped_records import count_skipped_records
 from ipulaunch.workers.loading import load_program
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
@@ -33,70 +34,70 @@ from ipulaunch.workers.train import plan_events, train
 from ipulaunch.workers.validate import validate_run
 
 
-def carry_out(at: Instance) -> Dict[str, Any]:
+def run_instance(instance: Instance) -> Dict[str, Any]:
     """Train, validate, or both. Returns the summary of the run as instance 0 has it, on every instance."""
-    training, backend = at.job.settings.training, at.backend
+    training, backend = instance.settings.training, instance.backend
     _seed(training.seed)
     sources = make_sources(
-        at.job,
-        at.place,
-        at.threads,
+        instance.job,
+        instance.place,
+        instance.threads,
         meet=backend.collective.first,
-        progress=lambda what, done, total: at.records.event(what, done=done, total=total),
+        progress=lambda what, done, total: instance.records.event(PREPARING[what](done, total)),
     )
-    for warning in reading_warnings(at.job, sources["train"]):
-        at.records.event("warning", message=warning)
-    run = _run_keras if at.job.settings.api == KERAS else run_estimator
-    with wandb_run(at) as wandb:
-        history = History(at.run, wandb.log) if at.writes else None
+    for warning in reading_warnings(instance.job, sources["train"]):
+        instance.records.event(WarningEvent(warning))
+    run = _run_keras if instance.job.settings.api == KERAS else run_estimator
+    with wandb_run(instance) as wandb:
+        history = History(instance.run, wandb.log) if instance.writes else None
         with data_errors(*sources.values()):
-            summary = run(at, sources, history)
-        summary.update(count_unread(at, *sources.values()))
+            summary = run(instance, sources, history)
+        summary.update(count_skipped_records(instance, *sources.values()))
         # Instance 0 alone knows the checkpoints, and clocks differ.
         text = backend.collective.first(json.dumps(summary, indent=1))
         agreed: Dict[str, Any] = json.loads(text)
         wandb.summarise(agreed)
     if history is not None:
         history.close()
-        write_whole(at.run.summary, text + "\n")
-        _draw(at, history)
+        write_whole(instance.run.summary, text + "\n")
+        _draw(instance, history)
     return agreed
 
 
-def _draw(at: Instance, history: History) -> None:
+def _draw(instance: Instance, history: History) -> None:
     """The curves, which are an extra: a training that is complete does not fail for them."""
     try:
-        draw_curves(at.run, history.rows)
+        draw_curves(instance.run, history.rows)
     except Exception as error:  # noqa: BLE001 - matplotlib is the user's own, and may be broken in any way
-        at.records.event("warning", message=f"the curves could not be drawn: {type(error).__name__}: {error}")
+        instance.records.event(WarningEvent(f"the curves could not be drawn: {type(error).__name__}: {error}"))
 
 
-def _run_keras(at: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:
+def _run_keras(instance: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:
     """Train, validate, or both, with Keras."""
-    settings, training, backend = at.job.settings, at.job.settings.training, at.backend
-    events = plan_events(at, sources)
+    settings, training, backend = instance.settings, instance.settings.training, instance.backend
+    events = plan_events(instance, sources)
     measures = measures_of(settings)
     with backend.scope(), precision(training.precision):
-        model = build_model(network_of(settings), backend.dropout, half_volume_pools=at.job.backend == "ipu")
-        optimizer = make_optimizer(settings, at.batch, events.updates_per_epoch)
+        model = build_model(network_of(settings), backend.dropout, half_volume_pools=instance.job.backend == "ipu")
+        optimizer = make_optimizer(settings, instance.batch, events.updates_per_epoch)
         trained = backend.prepare(model, optimizer, measures, events)
     state = TrainingState(model, optimizer, trained.more)
     summary: Dict[str, Any] = {"metrics": {}}
     keeper: Optional[Keeper] = None
-    if settings.device.compile_only and at.job.backend == "ipu":
-        return compile_run(at, sources, events, trained)
+    if settings.device.compile_only and instance.job.backend == "ipu":
+        return compile_run(instance, sources, events, trained)
     if training.training and settings.logging.mlperf:
-        load_program(at, sources["train"], events, trained, state)
+        load_program(instance, sources["train"], events, trained, state)
     start = time.perf_counter()
     if training.training:
-        summary, keeper = train(at, sources["train"], events, trained, state, history)
+        summary, keeper = train(instance, sources["train"], events, trained, state, history)
     if training.validation:
         saved = keeper.saved if keeper is not None else []
-        found = validate_run(at, sources["validation"], events, trained, state, saved, history)
+        found = validate_run(instance, sources["validation"], events, trained, state, saved, history)
         summary = {**summary, **found, "metrics": {**summary["metrics"], **found["metrics"]}}
     if training.training and training.validation:
         summary["time_to_train_s"] = time.perf_counter() - start
-        at.records.event("time_to_train", seconds=summary["time_to_train_s"])
+        instance.records.event(TimeToTrain(summary["time_to_train_s"]))
     if training.clean_dir and keeper is not None:
         keeper.clean()
         summary["checkpoint"] = keeper.newest

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import SettingsError, UsageError, near_miss
-from ipulaunch.configs.settings.schema import build, check, yes_or_no
+from ipulaunch.configs.settings.schema import build, check
 from ipulaunch.configs.settings.tree import Given, Tree, assign, flat, from_environment, merge, read_yaml, without
+from ipulaunch.configs.text import yes_or_no
 
 _SHIPPED = Path(__file__).parents[1]
 

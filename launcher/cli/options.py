@@ -30,7 +30,9 @@ _WHERE: List[Decorator] = [
     click.option(
         "--ipus", type=click.IntRange(1), help="Number of IPUs to use: part of the POD, or a system that is not a POD."
     ),
-    click.option("--hosts", metavar="LIST", help="Hosts to run on: a,b or host[0-3]. Default: this machine."),
+    click.option(
+        "--hosts", "--host", "-H", metavar="LIST", help="Hosts to run on: a,b or host[0-3]. Default: this machine."
+    ),
     click.option("--hostfile", type=_PATH, help="A file with one host per line."),
     click.option(
         "--host-layout", metavar="NODESxCORES", help="NUMA nodes of a host, and cores of each node, e.g. 8x16."

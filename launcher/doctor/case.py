@@ -9,7 +9,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.runs.directory import RUNS
 from ipulaunch.configs.settings.estimators import KERAS
-from ipulaunch.launcher.doctor.check import BOTH, OPENMPI, POPRUN
+from ipulaunch.launcher.doctor.check import BOTH, DIRECT, OPENMPI, POPRUN
 from ipulaunch.launcher.launch.volumes import Volumes, volumes_of
 from ipulaunch.topology import Plan
 
@@ -43,6 +43,7 @@ class Case(NamedTuple):
 
     engines: Tuple[str, ...] = BOTH  # that are looked at
     engine: Optional[str] = None  # that the plan uses
+    is_direct: bool = False  # it is one process, which needs poprun's SDK, but not poprun
     plan: Optional[Plan] = None
     python: str = sys.executable
     run_dir: Optional[Path] = None  # None: a new one below runs/
@@ -73,6 +74,10 @@ class Case(NamedTuple):
 
     def looks_at(self, engine: str) -> bool:
         return engine in self.engines
+
+    def name_of(self, engine: str) -> str:
+        """What the user calls an engine that is looked at."""
+        return DIRECT if engine == POPRUN and self.is_direct else engine
 
     def ours(self, *engines: str) -> Tuple[str, ...]:
         """The engines that stop where something is missing that our own workloads use."""

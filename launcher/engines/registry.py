@@ -47,9 +47,14 @@ def cluster_engine(asked: Optional[str]) -> Engine:
     return engine_class(asked or ENGINES[0])()
 
 
+def silent_rehearsal(engine: Engine, asked: Optional[str]) -> str:
+    """What shows an IPU system where a rehearsal would run that nobody asked for; nothing elsewhere."""
+    return discovery.ipus_in_sight(os.environ) if engine.is_rehearsal and asked is None else ""
+
+
 def refuse_silent_rehearsal(engine: Engine, asked: Optional[str], how: str) -> None:
     """Refuse to rehearse on a machine of an IPU system unless the user asks for it: the SDK may not be enabled."""
-    seen = discovery.ipus_in_sight(os.environ) if engine.is_rehearsal and asked is None else ""
+    seen = silent_rehearsal(engine, asked)
     if seen:
         raise NotReadyError(
             f"this machine belongs to an IPU system ({seen}), and poprun is not on the PATH: without it this would be a"

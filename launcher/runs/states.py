@@ -31,7 +31,7 @@ from ipulaunch.launcher.schedulers.scheduler import (
 )
 from ipulaunch.launcher.supervise.attempts import newest_update
 from ipulaunch.launcher.supervise.endings import Ending, attempt_of, preemptions, read_endings, restarts
-from ipulaunch.launcher.supervise.events import Follower
+from ipulaunch.launcher.supervise.progress import progress_of
 from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.plan import from_json
 
@@ -147,17 +147,9 @@ def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], livi
     plan = plan_of(run) or plan_of(RunDirectory(path))
     is_alive = holder_of(run) is not None or run.path in living
     state = _combined(job, said, _from_records(run, plan, is_alive, is_here=job is None))
-    follower = Follower(run, 1)  # all instances make the same updates
-    kept = 0  # updates in the newest checkpoint
-    while True:
-        records = follower.look()
-        if not records:
-            break
-        counts = [r["update"] for r in records if r["event"] in ("resumed", "checkpoint")]
-        kept = [count for count in counts if isinstance(count, int)][-1] if counts else kept
-    follower.close()
+    progress = progress_of(run)
     training = job_of(run) or job_of(RunDirectory(path))
-    update = max(follower.progress.update, kept) or (newest_update(run, training) if training else None) or 0
+    update = max(progress.position, progress.kept) or (newest_update(run, training) if training else None) or 0
     survival = training.settings.survival if training else None
     hosts = ",".join(plan.hosts) if plan else ""
     return RunStatus(
@@ -167,7 +159,7 @@ def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], livi
         state=state.word,
         said=state.said,
         update=update,
-        total=follower.progress.total_updates,
+        total=progress.total_updates,
         started=job.submitted if job else utc(started(path)),
         where=f"{job.scheduler} {job.id}" + (f" on {state.where}" if state.where else "") if job else hosts,
         scheduler=job.scheduler if job else "",

@@ -30,7 +30,6 @@ _NAMES = {
     "vipu_allocation": "the V-IPU allocation",
     "vipu_cluster": "the V-IPU cluster",
 }
-_SIMPLE = ("int", "float", "str", "Optional[int]", "Optional[float]", "Optional[str]", "Fraction")
 
 
 def at_site(options: LaunchOptions, site: Site, hosts: int, engine: Engine) -> LaunchOptions:
@@ -90,7 +89,8 @@ def _settings(resolved: Resolved) -> List[str]:
         if leaf.key not in resolved.given or leaf.key in _ELSEWHERE:
             continue
         value = plain_value(value_of(resolved.settings, leaf.key))
-        if leaf.about["flag"] and leaf.kind in _SIMPLE and value is not None:
+        is_word = not leaf.kind.is_list and leaf.kind.item is not bool and value is not None
+        if leaf.about["flag"] and is_word:
             options.append(f"{leaf.about['flag']}={value}")
         else:
             rest.add(leaf.key)

@@ -15,7 +15,7 @@ from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.configs.settings.survival import Survival
 from ipulaunch.launcher.supervise.endings import attempt_of
-from ipulaunch.launcher.supervise.events import Follower
+from ipulaunch.launcher.supervise.progress import progress_of
 from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology import Plan
 
@@ -51,8 +51,7 @@ def after_restarts(verdict: Verdict, survival: Survival, restarts: int) -> Verdi
     """The last verdict, which says how often the run was started again before."""
     if verdict.exit_code != JobError.exit_code or not restarts:
         return verdict
-    used = f"restarts: {restarts} of {survival.max_restarts} (--max-restarts)"
-    return dataclasses.replace(verdict, details=(used, *verdict.details))
+    return dataclasses.replace(verdict, restarts=restarts, max_restarts=survival.max_restarts)
 
 
 def has_checkpoint(run: RunDirectory, job: Job) -> bool:
@@ -71,23 +70,11 @@ def lost_checkpoint(run: RunDirectory, job: Job) -> str:
     """What to say of a run that has written checkpoints, of which none is to be found now; nothing of others."""
     if has_checkpoint(run, job):
         return ""
-    written = max(map(_last_written, [run, *map(RunDirectory, run.attempts.glob("*"))]))
+    written = max(progress_of(each).kept for each in [run, *map(RunDirectory, run.attempts.glob("*"))])
     if not written:
         return ""
     directory = _directory(run, job)
     return f"update {written} was kept, and there is no checkpoint in {directory} now: the training begins anew"
-
-
-def _last_written(run: RunDirectory) -> int:
-    """The update of the last checkpoint that the records of one attempt tell of; 0 where they tell of none."""
-    follower, last = Follower(run, 1), 0  # instance 0 writes them
-    while True:
-        records = follower.look()
-        if not records:
-            break
-        last = max([last, *(record["update"] for record in records if record["event"] == "checkpoint")])
-    follower.close()
-    return last
 
 
 def _directory(run: RunDirectory, job: Job) -> Path:

@@ -69,10 +69,8 @@ def within_preemptions(run: RunDirectory, verdict: Verdict, survival: Survival) 
     if run.cancel.exists():
         return dataclasses.replace(verdict, exit_code=INTERRUPTED)
     count, most = 1 + preemptions(run), survival.max_preemptions
-    if count > most:
-        headline = f"{verdict.headline}; preempted {count} times, and --max-preemptions is {most}"
-        return dataclasses.replace(verdict, exit_code=JobError.exit_code, headline=headline)
-    return dataclasses.replace(verdict, headline=f"{verdict.headline} (preemption {count} of {most})")
+    code = JobError.exit_code if count > most else verdict.exit_code
+    return dataclasses.replace(verdict, exit_code=code, preemptions=count, max_preemptions=most)
 
 
 def _read(line: str) -> Optional[Ending]:

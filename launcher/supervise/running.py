@@ -34,8 +34,8 @@ from ipulaunch.launcher.supervise.attempts import (
     next_restart,
 )
 from ipulaunch.launcher.supervise.endings import record_ending, within_preemptions
-from ipulaunch.launcher.supervise.events import Follower, Progress
 from ipulaunch.launcher.supervise.instance_logs import InstanceLogs
+from ipulaunch.launcher.supervise.progress import Follower, RunProgress
 from ipulaunch.launcher.supervise.stall import StallWatch
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
 from ipulaunch.launcher.supervise.supervision import Supervisor
@@ -136,10 +136,10 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
     watch = StallWatch(run, plan, survival.stall_timeout_s, ask_hosts=ask_hosts)
 
     def look() -> None:
-        records = follower.look()
-        if records:
+        recorded = follower.look()
+        if recorded:
             watch.saw_progress()
-        display.show(follower.progress, records)
+        display.show(follower.progress, recorded)
 
     def ask_to_stop(number: int) -> float:
         look()  # the first update may have been made since the last time
@@ -177,6 +177,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
         logs.engine_lines,
         ours=is_ours,
         stopped_by=signals.first,
+        unkept=logs.unkept,
         hung=watch.verdict() if is_ours else None,
         ended_ns=supervisor.ended_ns,
         kept=newest_update(run, launch.job) if launch.job else None,
@@ -186,7 +187,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
     return judge(end), follower.progress.update
 
 
-def _can_keep(job: Job, progress: Progress) -> bool:
+def _can_keep(job: Job, progress: RunProgress) -> bool:
     """Whether there may be updates for a checkpoint to keep; IPUs tell of none before their first call returns."""
     return progress.update > 0 or (job.backend == "ipu" and progress.total_updates > 0)
 

@@ -27,10 +27,11 @@ class CpuEstimators(Estimators):
 
     returns_each_step = True
 
-    def __init__(self, at: Instance) -> None:
-        self.at = at
-        self.measures = measures_of(at.job.settings)
-        self.rows = at.place.local_replicas * at.batch.accumulation  # micro-batches of an update, in training
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.measures = measures_of(instance.settings)
+        # Micro-batches of an update, in training.
+        self.rows = instance.place.local_replicas * instance.batch.accumulation
 
     def updates_per_run(self, updates_per_call: int) -> int:
         """Weight updates between two returns to the host."""
@@ -45,13 +46,13 @@ class CpuEstimators(Estimators):
         return tf.estimator.Estimator(self._model, config=tf.estimator.RunConfig(**config))
 
     def training_feed(self, stream: tf.data.Dataset) -> tf.data.Dataset:
-        return named(stream, self.at.batch.micro_size).batch(self.rows, drop_remainder=True)
+        return named(stream, self.instance.batch.micro_size).batch(self.rows, drop_remainder=True)
 
     def evaluation_feed(self, stream: tf.data.Dataset, micro_size: int, more: int) -> tf.data.Dataset:
-        return named(stream, micro_size).batch(self.at.place.local_replicas, drop_remainder=True)
+        return named(stream, micro_size).batch(self.instance.place.local_replicas, drop_remainder=True)
 
     def _model(self, features: Dict[str, Any], mode: str) -> Any:
-        settings, is_training = self.at.job.settings, mode == tf.estimator.ModeKeys.TRAIN
+        settings, is_training = self.instance.settings, mode == tf.estimator.ModeKeys.TRAIN
         position: Any = _Position(settings.training.seed)
         stages = make_chain(
             network_of(settings),
@@ -77,7 +78,7 @@ class CpuEstimators(Estimators):
 
     def _update(self, stages: Sequence[Stage], features: Dict[str, Any], position: _Position) -> Any:
         """The loss over all replicas, and the operation that makes an update and counts its steps."""
-        at, batch, place = self.at, self.at.batch, self.at.place
+        instance, batch, place = self.instance, self.instance.batch, self.instance.place
         step, weights = tf.compat.v1.train.get_global_step(), tf.compat.v1.trainable_variables()
         first = (step // batch.accumulation * batch.replicas + place.first_replica) * batch.accumulation
 
@@ -93,10 +94,10 @@ class CpuEstimators(Estimators):
         shapes = [[*weight.shape] for weight in weights] + [[]]
         sizes = [int(np.prod(shape)) for shape in shapes]
         if place.instances > 1:
-            total = tf.numpy_function(at.backend.collective.sum, [total], tf.float32)
+            total = tf.numpy_function(instance.backend.collective.sum, [total], tf.float32)
         total = tf.reshape(total, [sum(sizes)]) / (batch.replicas * batch.accumulation)
         *means, loss = [tf.reshape(part, shape) for part, shape in zip(tf.split(total, sizes), shapes)]
-        applied = make_optimizer(at.job.settings, batch).apply_gradients(list(zip(means, weights)))
+        applied = make_optimizer(instance.settings, batch).apply_gradients(list(zip(means, weights)))
         with tf.control_dependencies([applied]):
             return loss, step.assign_add(batch.accumulation)
 

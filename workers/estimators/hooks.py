@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.errors import StoppedError
+from ipulaunch.configs.runs.events import CheckpointWritten
 from ipulaunch.workers.estimators.model_dir import ModelDir
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
@@ -30,8 +31,8 @@ class Outside:
 class Watch(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Tells the progress of every device call; a request to stop ends the training, with a checkpoint."""
 
-    def __init__(self, at: Instance, progress: Progress, runs_per_call: int, outside: Outside) -> None:
-        self.at, self.progress, self.runs_per_call, self.outside = at, progress, runs_per_call, outside
+    def __init__(self, instance: Instance, progress: Progress, runs_per_call: int, outside: Outside) -> None:
+        self.instance, self.progress, self.runs_per_call, self.outside = instance, progress, runs_per_call, outside
         self.losses: List[float] = []
         self.calls = 0
         self.stopped: Optional[StoppedError] = None
@@ -58,10 +59,10 @@ class Watch(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
             run_context.request_stop()
 
     def _tell(self, loss: float) -> None:
-        place = self.at.place
+        place = self.instance.place
         if place.instances > 1:
-            loss = float(self.at.backend.collective.sum(np.array([loss]))[0]) / place.instances
-        steps = self.calls * self.progress.events.updates_per_call * self.at.backend.steps_per_update
+            loss = float(self.instance.backend.collective.sum(np.array([loss]))[0]) / place.instances
+        steps = self.calls * self.progress.events.updates_per_call * self.instance.backend.steps_per_update
         self.progress.on_train_batch_end(steps - 1, {"loss": loss})
 
 
@@ -83,8 +84,8 @@ class Save(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     and continued, a call too early. So this one looks before the next call begins.
     """
 
-    def __init__(self, at: Instance, directory: ModelDir, identity: Dict[str, Any], watch: Watch) -> None:
-        self.at, self.directory, self.identity, self.watch = at, directory, identity, watch
+    def __init__(self, instance: Instance, directory: ModelDir, identity: Dict[str, Any], watch: Watch) -> None:
+        self.instance, self.directory, self.identity, self.watch = instance, directory, identity, watch
         self.events = watch.progress.events
         self.saved_step = -1
 
@@ -96,7 +97,7 @@ class Save(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
 
     def before_run(self, run_context: Any) -> None:
         step = int(run_context.session.run(self.step))
-        if step != self.saved_step and self.events.saves_at(step // self.at.batch.accumulation):
+        if step != self.saved_step and self.events.saves_at(step // self.instance.batch.accumulation):
             self._save(run_context.session, step)
 
     def end(self, session: Any) -> None:
@@ -106,11 +107,11 @@ class Save(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
             self._save(session, step)
 
     def _save(self, session: Any, step: int) -> None:
-        self.at.records.require_current()
+        self.instance.records.require_current()
         (saver,) = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS)
         directory = self.directory.path
         saver.save(session, str(directory / "model.ckpt"), global_step=step, write_meta_graph=False)
         self.directory.note(self.identity, self.watch.progress)
         self.saved_step = step
         path = str(directory / f"model.ckpt-{step}")
-        self.at.records.event("checkpoint", path=path, update=step // self.at.batch.accumulation)
+        self.instance.records.event(CheckpointWritten(path, step // self.instance.batch.accumulation))

@@ -28,20 +28,20 @@ class Newest(NamedTuple):
 class ModelDir:
     """The directory that instance 0 writes to; the others have one of their own that points to its checkpoints."""
 
-    def __init__(self, at: Instance) -> None:
-        self.at = at
-        self.path = Path(at.job.settings.estimator.model_dir or at.run.checkpoints).resolve()
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.path = Path(instance.settings.estimator.model_dir or instance.run.checkpoints).resolve()
 
     def newest(self) -> Optional[Newest]:
         """What instance 0 finds, on all."""
-        found = tf.train.latest_checkpoint(str(self.path)) if self.at.writes and self.path.is_dir() else None
-        path = self.at.backend.collective.first(found or "")
+        found = tf.train.latest_checkpoint(str(self.path)) if self.instance.writes and self.path.is_dir() else None
+        path = self.instance.backend.collective.first(found or "")
         if not path:
             return None
         step = path.rpartition("-")[2]
         if not (step.isascii() and step.isdigit()):
             raise self._unknown(f"{Path(path).name} does not tell its step")
-        return Newest(path, int(step) // self.at.batch.accumulation)
+        return Newest(path, int(step) // self.instance.batch.accumulation)
 
     def _unknown(self, why: str) -> DataError:
         return DataError(
@@ -51,10 +51,10 @@ class ModelDir:
 
     def prepared(self, newest: Optional[Newest]) -> str:
         """The directory this instance's Estimator begins in, at the newest checkpoint."""
-        if self.at.writes:
+        if self.instance.writes:
             self.path.mkdir(parents=True, exist_ok=True)
             return str(self.path)
-        own = self.at.run.instance(self.at.place.instance) / "estimator"
+        own = self.instance.run.instance(self.instance.place.instance) / "estimator"
         own.mkdir(parents=True, exist_ok=True)
         if newest is not None:
             tf.compat.v1.train.update_checkpoint_state(str(own), newest.path)
@@ -63,7 +63,7 @@ class ModelDir:
     def check(self, identity: Dict[str, Any], newest: Optional[Newest], total_updates: int) -> Dict[str, Any]:
         """Refuse to continue another training than ours; returns what was noted of that."""
         if newest is None:
-            if self.at.writes:
+            if self.instance.writes:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._write(identity)
             return {}
@@ -84,7 +84,7 @@ class ModelDir:
 
     def note(self, identity: Dict[str, Any], progress: Progress) -> None:
         """Write down which training the checkpoints are of, and what it has made until the newest."""
-        position = {"run": str(self.at.run.path.absolute()), "update": progress.updates}
+        position = {"run": str(self.instance.run.path.absolute()), "update": progress.updates}
         self._write({**identity, **position, **progress.facts})
 
     def _write(self, notes: Dict[str, Any]) -> None:

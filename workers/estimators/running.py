@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, JobError, NotReadyError, SettingsError
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import Resumed, Validation
 from ipulaunch.configs.settings.estimators import PLAIN, check_accumulation
 from ipulaunch.data_pipeline.order import validation_ids
 from ipulaunch.data_pipeline.sources.source import Source
@@ -30,24 +31,24 @@ from ipulaunch.workers.train import announce, plan_events, summarise
 from ipulaunch.workers.validate import judged
 
 
-def run_estimator(at: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:
+def run_estimator(instance: Instance, sources: Mapping[str, Source], history: Optional[History]) -> Dict[str, Any]:
     """Train, evaluate, or both; returns the summary."""
     _require_estimators()
-    training = at.job.settings.training
-    if at.job.settings.api == PLAIN and at.batch.replicas > 1:
+    training = instance.settings.training
+    if instance.settings.api == PLAIN and instance.batch.replicas > 1:
         raise SettingsError(
-            f"--api estimator trains one replica, and there are {at.batch.replicas}",
+            f"--api estimator trains one replica, and there are {instance.batch.replicas}",
             hint="use --api replica-estimator, or --num-replicas 1",
         )
-    check_accumulation(at.job.settings.api, at.batch.accumulation)
-    side, directory, outside = _make_side(at), ModelDir(at), Outside()
-    events = _in_calls(at, plan_events(at, sources))
+    check_accumulation(instance.settings.api, instance.batch.accumulation)
+    side, directory, outside = _make_side(instance), ModelDir(instance), Outside()
+    events = _in_calls(instance, plan_events(instance, sources))
     summary: Dict[str, Any] = {"metrics": {}}
     try:
         if training.training:
-            summary = _train(at, side, directory, sources["train"], events, history, outside)
+            summary = _train(instance, side, directory, sources["train"], events, history, outside)
         if training.validation:
-            found = _evaluate(at, side, directory, sources["validation"], events, history)
+            found = _evaluate(instance, side, directory, sources["validation"], events, history)
             summary = {**summary, **found, "metrics": {**summary["metrics"], **found["metrics"]}}
     finally:
         outside.close()
@@ -62,21 +63,21 @@ def _require_estimators() -> None:
         )
 
 
-def _make_side(at: Instance) -> Estimators:
+def _make_side(instance: Instance) -> Estimators:
     """What makes Estimators for the backend of this job."""
-    if at.job.backend == "ipu":
+    if instance.job.backend == "ipu":
         from ipulaunch.workers.backends.ipu.estimator import IpuEstimators
 
-        return IpuEstimators(at)
+        return IpuEstimators(instance)
     from ipulaunch.workers.estimators.cpu import CpuEstimators
 
-    return CpuEstimators(at)
+    return CpuEstimators(instance)
 
 
-def _in_calls(at: Instance, events: HostEvents) -> HostEvents:
+def _in_calls(instance: Instance, events: HostEvents) -> HostEvents:
     """The events with device calls as long as was asked for; all of them must fall between two calls."""
-    asked, accumulation = at.job.settings.estimator.batches_per_step, at.batch.accumulation
-    if asked is None or not at.job.settings.training.training:
+    asked, accumulation = instance.settings.estimator.batches_per_step, instance.batch.accumulation
+    if asked is None or not instance.settings.training.training:
         return events
     longest = events.updates_per_call * accumulation
     if asked % accumulation or longest % asked:
@@ -90,9 +91,9 @@ def _in_calls(at: Instance, events: HostEvents) -> HostEvents:
     return events._replace(updates_per_call=asked // accumulation)
 
 
-def _config(at: Instance, directory: str) -> Dict[str, Any]:
+def _config(instance: Instance, directory: str) -> Dict[str, Any]:
     """What every RunConfig is given: no checkpoints or summaries beside ours, and the threads of this instance."""
-    training, threading = at.job.settings.training, tf.config.threading
+    training, threading = instance.settings.training, tf.config.threading
     return {
         "model_dir": directory,
         "tf_random_seed": training.seed,
@@ -109,7 +110,7 @@ def _config(at: Instance, directory: str) -> Dict[str, Any]:
 
 
 def _train(
-    at: Instance,
+    instance: Instance,
     side: Estimators,
     directory: ModelDir,
     source: Source,
@@ -117,17 +118,17 @@ def _train(
     history: Optional[History],
     outside: Outside,
 ) -> Dict[str, Any]:
-    rate = scaled_rate(at.job.settings.optimizer, at.batch)
+    rate = scaled_rate(instance.settings.optimizer, instance.batch)
     newest = directory.newest()
     # TensorFlow's step counts micro-batches.
-    identity = {**identity_of(at, source), "accumulation": at.batch.accumulation}
+    identity = {**identity_of(instance, source), "accumulation": instance.batch.accumulation}
     known = directory.check(identity, newest, events.total_updates)
 
     def log(row: Dict[str, Any]) -> None:
         if history is not None:
             history.add({**row, "learning_rate": rate})
 
-    progress = Progress(at, events, log, lambda progress: None, source.samples)
+    progress = Progress(instance, events, log, lambda progress: None, source.samples)
     start = newest.update if newest else 0
     if newest is not None:
         if start % events.updates_per_call:
@@ -137,23 +138,23 @@ def _train(
                 hint="continue with the --batches-per-step it was begun with",
             )
         progress.continue_from(newest.path, start, known)
-        at.records.event("resumed", path=newest.path, update=start)
+        instance.records.event(Resumed(newest.path, start))
     if history is not None:
-        history.begin(_metrics_of(at, known), start)
-    announce(at, source, events, start)
+        history.begin(_metrics_of(instance, known), start)
+    announce(instance, source, events, start)
     if start < events.total_updates:
 
         def feed() -> tf.data.Dataset:
-            return side.training_feed(training_feed(at, source, range(start, events.total_updates)).stream)
+            return side.training_feed(training_feed(instance, source, range(start, events.total_updates)).stream)
 
         per_call = events.updates_per_call
         runs = per_call // side.updates_per_run(per_call)
-        watch = Watch(at, progress, runs, outside)
-        hooks = [watch, Save(at, directory, identity, watch)] if at.writes else [watch]
-        config = _config(at, directory.prepared(newest))
-        estimator = side.make(config, per_call * at.batch.accumulation, is_training=True)
+        watch = Watch(instance, progress, runs, outside)
+        hooks = [watch, Save(instance, directory, identity, watch)] if instance.writes else [watch]
+        config = _config(instance, directory.prepared(newest))
+        estimator = side.make(config, per_call * instance.batch.accumulation, is_training=True)
         try:
-            estimator.train(feed, hooks=hooks, max_steps=events.total_updates * at.batch.accumulation)
+            estimator.train(feed, hooks=hooks, max_steps=events.total_updates * instance.batch.accumulation)
         except tf.estimator.NanLossDuringTrainingError as error:
             raise JobError(
                 f"the loss is not finite any more after update {progress.updates}", hint="lower the learning rate"
@@ -161,42 +162,48 @@ def _train(
         if watch.stopped is not None:
             raise watch.stopped
     last = directory.newest()
-    return summarise(at, progress, last.path if last else "")
+    return summarise(instance, progress, last.path if last else "")
 
 
-def _metrics_of(at: Instance, known: Mapping[str, Any]) -> Path:
+def _metrics_of(instance: Instance, known: Mapping[str, Any]) -> Path:
     """What was measured before the newest checkpoint: in the run that wrote it, where a --model-dir tells that."""
-    is_named = at.job.settings.estimator.model_dir is not None
-    writer = RunDirectory(Path(str(known.get("run", at.run.path) if is_named else at.run.path)))
-    return writer.metrics if writer.metrics.is_file() else at.run.metrics
+    is_named = instance.settings.estimator.model_dir is not None
+    writer = RunDirectory(Path(str(known.get("run", instance.run.path) if is_named else instance.run.path)))
+    return writer.metrics if writer.metrics.is_file() else instance.run.metrics
 
 
 def _evaluate(
-    at: Instance, side: Estimators, directory: ModelDir, source: Source, events: HostEvents, history: Optional[History]
+    instance: Instance,
+    side: Estimators,
+    directory: ModelDir,
+    source: Source,
+    events: HostEvents,
+    history: Optional[History],
 ) -> Dict[str, Any]:
     """Evaluate the newest checkpoint over the whole validation set."""
-    training, measures = at.job.settings.training, measures_of(at.job.settings)
+    training, measures = instance.settings.training, measures_of(instance.settings)
     newest: Optional[Newest] = directory.newest()
     if newest is None:
         raise DataError(f"there is no checkpoint in {directory.path}", hint="train first, with the same --model-dir")
-    batch = validation_batch(at)
+    batch = validation_batch(instance)
     steps = -(-source.samples // batch.global_size)
     whole = side.evaluation_steps(steps)
 
     def feed() -> tf.data.Dataset:
-        stream = validation_feed(at, source).stream
-        return side.evaluation_feed(stream, batch.micro_size, (whole - steps) * at.place.local_replicas)
+        stream = validation_feed(instance, source).stream
+        return side.evaluation_feed(stream, batch.micro_size, (whole - steps) * instance.place.local_replicas)
 
-    config = _config(at, directory.prepared(newest))
+    config = _config(instance, directory.prepared(newest))
     estimator = side.make(config, whole, is_training=False)
-    hooks = [Tell(validation_progress(at), whole)] if side.returns_each_step else []
+    hooks = [Tell(validation_progress(instance), whole)] if side.returns_each_step else []
     found = estimator.evaluate(feed, steps=whole, hooks=hooks, checkpoint_path=newest.path)
-    weight = float(validation_ids(source.samples, batch, at.place)[1].sum())
-    values = over_instances(found, weight, measures, at.backend.collective)
+    weight = float(validation_ids(source.samples, batch, instance.place)[1].sum())
+    values = over_instances(found, weight, measures, instance.backend.collective)
     row: Dict[str, Any] = {"checkpoint": Path(newest.path).name, "update": newest.update}
     row["epoch"] = round(newest.update / events.updates_per_epoch, 4) if training.training else None
-    row.update({f"val_{name}": value for name, value in values.items()})
-    at.records.event("validation", samples=source.samples, **row)
+    metrics = {f"val_{name}": value for name, value in values.items()}
+    instance.records.event(Validation(source.samples, newest.update, row["epoch"], metrics, row["checkpoint"]))
+    row.update(metrics)
     if history is not None:
         history.add(row)
     if not all(map(math.isfinite, values.values())):

@@ -14,7 +14,9 @@ from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.lifecycle.binding import Binding
 
 
-def own_plan(job: Job, batch: Batch, place: Place, binding: Binding, each: Callable[[str], List[str]]) -> Plan:
+def plan_of_pasted_line(
+    job: Job, batch: Batch, place: Place, binding: Binding, each: Callable[[str], List[str]]
+) -> Plan:
     """The plan that fits what is there; `each()` gives what all instances tell, on all."""
     nodes = [node.number for node in hosts.discover("").nodes]  # those that we are bound to
     told = {"host": platform.node(), "numa_nodes": nodes, "cores": binding.cores, "cpus": binding.cpus}

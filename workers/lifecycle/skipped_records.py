@@ -6,20 +6,21 @@ from typing import Dict, List
 
 import numpy as np
 
+from ipulaunch.configs.runs.events import Replaced
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.instance import Instance
 
 
-def count_unread(at: Instance, *sources: Source) -> Dict[str, int]:
+def count_skipped_records(instance: Instance, *sources: Source) -> Dict[str, int]:
     """How many samples were replaced, each counted once, and how many files were damaged; each is recorded."""
     samples, files = 0, 0
     for source in sources:
         for error in source.bad.values():
-            at.records.event("replaced", message=error.message)
-        samples += _in_any([number for number in source.bad if number >= 0], at.backend.collective)
+            instance.records.event(Replaced(error.message))
+        samples += _in_any([number for number in source.bad if number >= 0], instance.backend.collective)
         files += sum(number < 0 for number in source.bad)  # on instance 0 alone
-    return {"replaced_samples": samples, "damaged_files": int(at.backend.collective.sum(np.array([files]))[0])}
+    return {"replaced_samples": samples, "damaged_files": int(instance.backend.collective.sum(np.array([files]))[0])}
 
 
 def _in_any(numbers: List[int], collective: Collective) -> int:

@@ -7,15 +7,16 @@ from typing import Any, Iterator, Optional, Set, Tuple
 
 import numpy as np
 
+from ipulaunch.configs.runs.events import Replacement
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.workers.backends.interface import Trace
 from ipulaunch.workers.instance import Instance
 
 
 @contextlib.contextmanager
-def tracing(at: Instance, source: Source) -> Iterator[Optional[Trace]]:
+def tracing(instance: Instance, source: Source) -> Iterator[Optional[Trace]]:
     """What writes a line per sample of a micro-batch into this instance's samples.csv, if that is asked for."""
-    if not at.job.settings.training.trace_samples:
+    if not instance.settings.training.trace_samples:
         yield None
         return
     replacements: Set[Tuple[int, int]] = set()
@@ -24,9 +25,9 @@ def tracing(at: Instance, source: Source) -> Iterator[Optional[Trace]]:
         """Only what the source itself knows to be bad: anything else that differs, an audit is to find."""
         if sample in source.bad and (sample, by) not in replacements:
             replacements.add((sample, by))
-            at.records.event("replacement", sample=sample, by=by, message=source.bad[sample].message)
+            instance.records.event(Replacement(sample, by, source.bad[sample].message))
 
-    with at.run.samples(at.place.instance).open("w", encoding="ascii") as file:
+    with instance.run.samples(instance.place.instance).open("w", encoding="ascii") as file:
 
         def write(text: str) -> None:
             file.write(text)

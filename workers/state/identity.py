@@ -18,16 +18,16 @@ def network_of_training(settings: Any) -> Dict[str, str]:
     return {"network": hashlib.sha256(json.dumps(computed_by(settings)).encode()).hexdigest()[:12]}
 
 
-def identity_of(at: Instance, source: Source) -> Dict[str, Any]:
+def identity_of(instance: Instance, source: Source) -> Dict[str, Any]:
     """What must not change between a training and the one that continues it."""
-    settings = at.job.settings
+    settings = instance.settings
     optimizer = settings.optimizer
     return {
-        "workload": at.job.workload,
+        "workload": instance.job.workload,
         "model": settings.model.name,
         "optimizer": f"{optimizer.name} with momentum" if optimizer.momentum else optimizer.name,
         "samples": source.samples,
-        "global_batch": at.batch.global_size,
+        "global_batch": instance.batch.global_size,
         "remainder": settings.training.remainder,
         **{name: value for name, value in shuffle_of(settings)._asdict().items() if name != "is_on"},
         "shuffle": settings.data.shuffle,

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import CheckpointWritten, Resumed, read_event
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
@@ -19,20 +20,20 @@ from ipulaunch.workers.state.training_state import TrainingState
 class Keeper:
     """Writes checkpoints, on instance 0 or if asked on all, and removes those that are not to be kept."""
 
-    def __init__(self, at: Instance, state: TrainingState, identity: Dict[str, Any]) -> None:
-        training = at.job.settings.training
-        self.at, self.state, self.identity = at, state, identity
-        self.writes = at.writes or training.ckpt_all_instances
-        self.shared = Path(training.checkpoint_output_dir or at.run.checkpoints)
+    def __init__(self, instance: Instance, state: TrainingState, identity: Dict[str, Any]) -> None:
+        training = instance.settings.training
+        self.instance, self.state, self.identity = instance, state, identity
+        self.writes = instance.writes or training.ckpt_all_instances
+        self.shared = Path(training.checkpoint_output_dir or instance.run.checkpoints)
         # Those of instance 0 are where they always are: resuming and validation read no others.
-        self.directory = self.shared if at.writes else self.shared / f"rank{at.place.instance}"
-        self.run = str(at.run.path.absolute())
+        self.directory = self.shared if instance.writes else self.shared / f"rank{instance.place.instance}"
+        self.run = str(instance.run.path.absolute())
         self.is_elsewhere = training.checkpoint_output_dir is not None
         if self.writes and self.is_elsewhere:
             _require_writable(self.directory)
-        elif self.writes and not at.writes:
+        elif self.writes and not instance.writes:
             self.shared.mkdir(exist_ok=True)
-        if at.writes and self.is_elsewhere:
+        if instance.writes and self.is_elsewhere:
             self._require_own()
         self.there = checkpoints.found_in(self.directory) if self.writes else []
         self.keep: Optional[int] = training.keep_checkpoints
@@ -45,14 +46,14 @@ class Keeper:
     @property
     def resumes_itself(self) -> bool:
         """Whether the run that is continued is the one that we write to."""
-        resume = self.at.job.settings.training.resume
-        return resume is not None and Path(resume) in (self.at.run.path, self.shared)
+        resume = self.instance.settings.training.resume
+        return resume is not None and Path(resume) in (self.instance.run.path, self.shared)
 
     def _require_own(self) -> None:
         """Refuse a place with checkpoints of another run, unless that is the one that is continued."""
         writers = [checkpoints.run_of(path) for path in checkpoints.found_in(self.directory)]
         others = [run for run in writers if run != self.run]
-        if others and not (self._continues_there and (self.run in writers or not _was_kept_out(self.at.run))):
+        if others and not (self._continues_there and (self.run in writers or not _was_kept_out(self.instance.run))):
             raise SettingsError(
                 f"{self.directory} holds checkpoints of another run{f', {others[-1]}' if others[-1] else ''}",
                 hint=f"choose another --checkpoint-output-dir, or continue that run with --resume {self.directory}",
@@ -60,7 +61,7 @@ class Keeper:
 
     @property
     def _continues_there(self) -> bool:
-        resume = self.at.job.settings.training.resume
+        resume = self.instance.settings.training.resume
         continued = checkpoints.found_in(Path(resume)) if resume else []
         return any(path.parent.resolve() == self.directory.resolve() for path in continued)
 
@@ -79,26 +80,26 @@ class Keeper:
     def save(self, progress: Progress) -> None:
         if not self.writes:
             return
-        self.at.records.require_current()
+        self.instance.records.require_current()
         if self.is_elsewhere:
             self._require_alone()
-        position = {"update": progress.updates, "epoch": progress.epoch}
-        facts = {**position, "run": self.run, **progress.facts, **self.identity}
+        position = {"update": progress.updates, "epoch": progress.epoch, "run": self.run}
+        facts = {**position, **progress.facts, **self.identity}
         path = self.state.save(self.directory, facts)
         self.saved = [*(other for other in self.saved if other < path), path]
         self.losses[path] = checkpoints.mean_loss(facts)
         if self.keep is not None:
             best = min(self.saved, key=self.losses.__getitem__)
             self.saved = checkpoints.prune(self.saved, self.keep, best)
-        if self.at.writes:
-            self.at.records.event("checkpoint", path=self.newest, **position)
+        if self.instance.writes:
+            self.instance.records.event(CheckpointWritten(self.newest, progress.updates, progress.epoch))
 
     def clean(self) -> None:
         """Remove the checkpoints of this run, and their directory if nothing else is in it; all instances together."""
-        if not self.at.writes:
+        if not self.instance.writes:
             self._remove()
-        self.at.backend.collective.first("removed")  # what is inside the directory of instance 0
-        if self.at.writes:
+        self.instance.backend.collective.first("removed")  # what is inside the directory of instance 0
+        if self.instance.writes:
             self._remove()
 
     def _remove(self) -> None:
@@ -112,7 +113,7 @@ class Keeper:
         if not self.saved:
             return ""
         with contextlib.suppress(ValueError):
-            return str(self.saved[-1].relative_to(self.at.run.path))
+            return str(self.saved[-1].relative_to(self.instance.run.path))
         return str(self.saved[-1])
 
 
@@ -124,9 +125,9 @@ def _was_kept_out(run: RunDirectory) -> bool:
     """
     try:
         texts = [read_text(path) for path in run.attempts.glob("*/instance-000/events.jsonl")]
-        kinds = (parse_json(line)["event"] for text in texts for line in text.splitlines())
-        used = any(kind in ("checkpoint", "resumed") for kind in kinds)
-    except (OSError, ValueError, KeyError, TypeError):  # what cannot be read keeps nobody from continuing
+        events = (read_event(parse_json(line)) for text in texts for line in text.splitlines())
+        used = any(isinstance(event, (CheckpointWritten, Resumed)) for event in events)
+    except (OSError, ValueError):  # what cannot be read keeps nobody from continuing
         return False
     return run.attempts.is_dir() and not used
 

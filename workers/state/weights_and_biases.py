@@ -7,6 +7,7 @@ import os
 from typing import Any, Dict, Iterator, Mapping
 
 from ipulaunch.configs.errors import NotReadyError, StoppedError
+from ipulaunch.configs.runs.events import WarningEvent
 from ipulaunch.configs.settings.schema import plain
 from ipulaunch.workers.instance import Instance
 
@@ -28,8 +29,8 @@ class Silent:
 class WandbRun(Silent):
     """A run of W&B. Once it has begun, what goes wrong with it is a warning: the training goes on."""
 
-    def __init__(self, at: Instance, run: Any) -> None:
-        self.at, self.run, self.is_well = at, run, True
+    def __init__(self, instance: Instance, run: Any) -> None:
+        self.instance, self.run, self.is_well = instance, run, True
         # Validation comes last, and goes back to the first checkpoint.
         self._try(lambda metrics: run.define_metric(metrics, step_metric="update"), "*")
 
@@ -52,17 +53,17 @@ class WandbRun(Silent):
         except Exception as error:  # noqa: BLE001 - a service elsewhere, reached over a network
             if self.is_well:
                 message = f"Weights & Biases does not take what is logged: {type(error).__name__}: {error}"
-                self.at.records.event("warning", message=message)
+                self.instance.records.event(WarningEvent(message))
             self.is_well = False
 
 
 @contextlib.contextmanager
-def wandb_run(at: Instance) -> Iterator[Silent]:
+def wandb_run(instance: Instance) -> Iterator[Silent]:
     """The hook of this instance: silent unless it is asked for, and on all instances but the first."""
-    if not (at.job.settings.logging.wandb and at.writes):
+    if not (instance.settings.logging.wandb and instance.writes):
         yield Silent()
         return
-    run = WandbRun(at, _begun(at))
+    run = WandbRun(instance, _begun(instance))
     code = 1
     try:
         yield run
@@ -74,7 +75,7 @@ def wandb_run(at: Instance) -> Iterator[Silent]:
         run.finish(code)
 
 
-def _begun(at: Instance) -> Any:
+def _begun(instance: Instance) -> Any:
     try:
         import wandb
     except ImportError as error:
@@ -82,14 +83,18 @@ def _begun(at: Instance) -> Any:
             f"--wandb is given, and Weights & Biases is not installed: {error}",
             hint="pip install wandb, for the Python that the instances use, or leave --wandb out",
         ) from error
-    asked = at.job.settings.logging
+    asked = instance.settings.logging
     try:
         return wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
-            name=asked.wandb_run_name or at.run.path.name,
+            name=asked.wandb_run_name or instance.run.path.name,
             tags=list(asked.wandb_tags),
-            config={"workload": at.job.workload, "replicas": at.batch.replicas, **plain(at.job.settings)},
-            dir=str(at.run.path),
+            config={
+                "workload": instance.job.workload,
+                "replicas": instance.batch.replicas,
+                **plain(instance.settings),
+            },
+            dir=str(instance.run.path),
         )
     except Exception as error:  # its own kinds, which differ between its versions
         raise NotReadyError(

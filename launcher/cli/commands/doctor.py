@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
-from ipulaunch.configs.settings.sections import Launch
+from ipulaunch.configs.settings.sections import Launch, Training
 from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.configs.text import some
 from ipulaunch.launcher.cli.commands.run import program_options, program_settings
@@ -34,10 +34,10 @@ from ipulaunch.launcher.doctor.report import MOST, as_data, as_text, can_run, la
 from ipulaunch.launcher.doctor.world import this_machine
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
-from ipulaunch.launcher.engines.registry import choose_engine, engine_class
+from ipulaunch.launcher.engines.registry import choose_engine, default_engine, engine_class, silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_planned, launch_program
 from ipulaunch.launcher.launch.machines import named_hosts
-from ipulaunch.launcher.launch.planning import PROGRAM, plan_program
+from ipulaunch.launcher.launch.planning import PROGRAM, plan_for, plan_program
 from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.launcher.runs.earlier_runs import with_resume
 from ipulaunch.topology import Plan
@@ -94,14 +94,14 @@ def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any
         return
     options = launch_options_from(values)
     case = _case(options, run_dir)
-    name = engine_class(options.engine).doctor_name if options.engine else None
     if options.pod is not None or options.ipus is not None:
-        engine = choose_engine(name, dry_run=False)
-        plan = plan_program(options, engine, Launch()).plan
-        case = _planned(case, plan._replace(workload="any workload"), engine, options.engine is not None)
+        engine = _engine(options.engine)
+        plan = plan_for("any workload", options, engine, Launch(), Training(), {}).plan
+        case = _planned(case, plan, engine, options.engine is not None)
     elif options.host_layout or options.ilds or options.oversubscribe:
         raise UsageError("a plan is described, and no system is named", hint="give --pod 16, or a workload")
     else:
+        name = engine_class(options.engine).doctor_name if options.engine else None
         case = case._replace(engines=(name,) if name else BOTH, hosts=named_hosts(options))
     _show(case, as_json, verbose)
 
@@ -123,14 +123,14 @@ def _doctor_workload(workload: str) -> click.Command:
     @engine_options
     @settings_options(workload)
     def doctor(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any) -> None:
-        is_chosen = engine_from(values) is not None
-        engine = choose_engine(engine_from(values), dry_run=False)
+        chosen = engine_from(values)
+        engine = choose_engine(chosen, dry_run=False) if values["rehearsal"] else _engine(chosen)
         resolved = with_resume(settings_from(workload, values, on_cpus=engine.is_rehearsal))
         options = launch_options_from(values)
         solution = plan_workload(resolved, options, engine)
         with contextlib.suppress(NotReadyError):  # what is not ready is found below
             launch_planned(solution, resolved, options, engine, None)
-        case = _planned(_case(options, run_dir), solution.plan, engine, is_chosen)
+        case = _planned(_case(options, run_dir), solution.plan, engine, chosen is not None)
         if resolved.settings.device.compile_only:  # poprun is not told of the controller then
             case = case._replace(vipu=None)
         _show(with_places(case, workload, resolved.settings), as_json, verbose)
@@ -147,12 +147,18 @@ def _doctor_program(verbose: bool, as_json: bool, run_dir: Optional[Path], **val
     """Whether a PopDist program of your own would run here."""
     settings = program_settings(values)
     options = launch_options_from(values)
-    engine = choose_engine(options.engine, dry_run=False)
+    engine = _engine(options.engine)
     solution = plan_program(options, engine, settings)
     with contextlib.suppress(NotReadyError):
         launch_program(solution, (PROGRAM,), options, engine)
     case = _planned(_case(options, run_dir), solution.plan, engine, options.engine is not None)
     _show(case._replace(is_own_program=True), as_json, verbose)
+
+
+def _engine(chosen: Optional[str]) -> Engine:
+    """What would start the instances: beside IPUs poprun, since no launch rehearses there unless it is asked to."""
+    engine = choose_engine(chosen, dry_run=False)
+    return choose_engine(default_engine("ipu"), dry_run=False) if silent_rehearsal(engine, chosen) else engine
 
 
 def _case(options: LaunchOptions, run_dir: Optional[Path]) -> Case:
@@ -162,6 +168,7 @@ def _case(options: LaunchOptions, run_dir: Optional[Path]) -> Case:
         run_dir=None if run_dir is None else run_dir.absolute(),
         vipu=_vipu(options.poprun),
         writes=_cache(options.poprun),
+        is_direct=options.engine is not None and engine_class(options.engine).doctor_name != options.engine,
         directory=Path.cwd(),
     )
 
@@ -198,5 +205,5 @@ def _show(case: Case, as_json: bool, verbose: bool) -> None:
         missing = some(lacks(str(case.engine), checks), MOST)
         is_rehearsal = engine_class(str(case.engine)).backend == "cpu"
         instead = "" if is_rehearsal else "; --engine openmpi rehearses on CPUs"
-        message = f"this cannot run here with {case.engine}; missing: {missing}"
+        message = f"this cannot run here with {case.name_of(str(case.engine))}; missing: {missing}"
         raise NotReadyError(message, hint=f"the report has the fixes{instead}")

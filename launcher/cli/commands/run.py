@@ -11,6 +11,7 @@ from ipulaunch.configs.messages import note
 from ipulaunch.configs.settings.sections import Launch
 from ipulaunch.launcher.cli.commands.output import print_launch
 from ipulaunch.launcher.cli.options import launch_options_from, run_options, verbosity_from
+from ipulaunch.launcher.cli.settings_command import ProgramCommand
 from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_program
 from ipulaunch.launcher.launch.planning import plan_program
@@ -48,7 +49,11 @@ def program_settings(values: Dict[str, Any]) -> Launch:
     return Launch(**{name: values.pop(name) for name in names})
 
 
-@click.command("run", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.command(
+    "run",
+    cls=ProgramCommand,
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
 @run_options
 @program_options
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)

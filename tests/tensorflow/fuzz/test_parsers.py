@@ -53,7 +53,7 @@ from ipulaunch.launcher.launch import launch_record
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.endings import read_endings
-from ipulaunch.launcher.supervise.events import Follower
+from ipulaunch.launcher.supervise.progress import Follower
 from ipulaunch.launcher.supervise.verdict import End, judge
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.planning.batch import Batch
@@ -289,13 +289,14 @@ def submitted(place: Path, data: bytes) -> None:
     assert found is not None and not found.id.startswith("-") and all(word.isprintable() for word in found)
 
 
+TRAINING = {"samples": 24, "epochs": 2, "updates_per_epoch": 4, "first_update": 0, "left_out": 3}
 EVENTS = [
     {"event": "started", "time_ns": 1, "host": "a"},
-    {"event": "training", "time_ns": 2, "epochs": 2, "updates_per_epoch": 4, "left_out": 3},
+    {"event": "training", "time_ns": 2, **TRAINING},
     {"event": "update", "time_ns": 3, "update": 3, "samples_per_s": 10.5, "loss": 0.5},
     {"event": "log", "time_ns": 4, "update": 4, "epoch": 1, "epochs": 4, "samples_per_s": 10.5, "loss": 0.5},
-    {"event": "checkpoint", "time_ns": 5, "path": "checkpoints/update-00000004"},
-    {"event": "validation", "time_ns": 6, "update": 4, "epoch": 1.0, "val_loss": 0.3, "checkpoint": "c"},
+    {"event": "checkpoint", "time_ns": 5, "path": "checkpoints/update-00000004", "update": 4},
+    {"event": "validation", "time_ns": 6, "samples": 8, "update": 4, "epoch": 1.0, "val_loss": 0.3, "checkpoint": "c"},
     {"event": "warning", "time_ns": 7, "message": "a word"},
     {"event": "resumed", "time_ns": 8, "path": "runs/a", "update": 4},
 ]
@@ -317,7 +318,7 @@ def events(place: Path, data: bytes) -> None:
 
 
 TOLD = [
-    {"event": "training", "samples": 24, "epochs": 2, "updates_per_epoch": 4, "first_update": 0},
+    {"event": "training", **TRAINING},
     {"event": "replacement", "sample": 3, "by": 4},
     *EVENTS[2:5],
 ]

@@ -32,7 +32,7 @@ from ipulaunch.workers.state.checkpoints import Checkpoint, found_in, load
 from ipulaunch.workers.state.keeper import Keeper
 from ipulaunch.workers.state.sweep import sweep_metrics
 from ipulaunch.workers.state.weights_and_biases import wandb_run
-from ipulaunch.workers.work import carry_out
+from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("one_dense_layer")
 
@@ -83,8 +83,8 @@ def newest(path: Path) -> Checkpoint:
 
 @pytest.mark.core
 def test_loading_the_program_first_changes_nothing_that_is_learned(instance_in: Make, tmp_path: Path) -> None:
-    plain = carry_out(instance_in(tmp_path / "plain", SETTINGS))
-    loaded = carry_out(instance_in(tmp_path / "loaded", with_options(Logging(mlperf=True))))
+    plain = run_instance(instance_in(tmp_path / "plain", SETTINGS))
+    loaded = run_instance(instance_in(tmp_path / "loaded", with_options(Logging(mlperf=True))))
     mine, theirs = newest(tmp_path / "loaded"), newest(tmp_path / "plain")
     for found, expected in zip([*mine.weights, *mine.optimizer], [*theirs.weights, *theirs.optimizer]):
         assert np.array_equal(found, expected)
@@ -99,18 +99,36 @@ def test_ipus_forget_what_loading_the_program_has_learned(
     sdk: str, instance_in: Make, tmp_path: Path, standin: Callable[..., Place]
 ) -> None:
     model = ImageModel("mnist_cnn", dropout=0.0)  # IPUs draw other numbers than CPUs
-    carry_out(instance_in(tmp_path / "plain", dataclasses.replace(SETTINGS, model=model)))
+    run_instance(instance_in(tmp_path / "plain", dataclasses.replace(SETTINGS, model=model)))
     loaded = dataclasses.replace(with_options(Logging(mlperf=True)), model=model)
-    carry_out(instance_in(tmp_path / "loaded", loaded, standin(sdk, replicas=2), on_ipus=True))
+    run_instance(instance_in(tmp_path / "loaded", loaded, standin(sdk, replicas=2), on_ipus=True))
     mine, theirs = newest(tmp_path / "loaded"), newest(tmp_path / "plain")
     for found, expected in zip([*mine.weights, *mine.optimizer], [*theirs.weights, *theirs.optimizer]):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert mine.update == 4 and int(mine.optimizer[0]) == 4
 
 
+@pytest.mark.parametrize("rounding", ["off", "on"])
+def test_ipus_draw_the_same_numbers_after_loading_the_program(
+    rounding: str, instance_in: Make, tmp_path: Path, standin: Callable[..., Place], read_calls: Any
+) -> None:
+    device = dataclasses.replace(SETTINGS.device, stochastic_rounding=rounding)
+    settings = dataclasses.replace(with_options(Logging(mlperf=True), validation=False), device=device)
+    run_instance(instance_in(tmp_path / "run", settings, standin("3.4", replicas=2), on_ipus=True))
+    seed, seeds_of_fits = None, []
+    for name, given in read_calls(tmp_path / "calls.jsonl", 0):
+        if name.endswith("reset_ipu_seed"):
+            seed = given
+        elif name == "Model.fit":
+            seeds_of_fits.append(seed)
+            seed = None  # the generator has drawn from it
+    loading, training = seeds_of_fits
+    assert loading is not None and training == loading
+
+
 def test_a_training_that_is_not_shuffled_takes_the_order_of_the_files(instance_in: Make, tmp_path: Path) -> None:
     settings = with_options(data={"shuffle": False}, trace_samples=True, validation=False)
-    carry_out(instance_in(tmp_path, settings))
+    run_instance(instance_in(tmp_path, settings))
     lines = (tmp_path / "instance-000" / "samples.csv").read_text().splitlines()[1:]
     taken = [[int(word) for word in line.split(",")] for line in lines]
     for epoch in (0, 1):
@@ -118,7 +136,7 @@ def test_a_training_that_is_not_shuffled_takes_the_order_of_the_files(instance_i
 
 
 def test_checkpoints_are_removed_once_they_are_validated(instance_in: Make, tmp_path: Path) -> None:
-    summary = carry_out(instance_in(tmp_path, with_options(clean_dir=True)))
+    summary = run_instance(instance_in(tmp_path, with_options(clean_dir=True)))
     assert not (tmp_path / "checkpoints").exists()
     assert summary["checkpoint"] == "" and summary["metrics"]["val_accuracy"] >= 0
     assert len([event for event in events_of(tmp_path) if event["event"] == "validation"]) == 2
@@ -128,7 +146,7 @@ def test_what_others_keep_beside_the_checkpoints_stays(instance_in: Make, tmp_pa
     elsewhere = tmp_path / "mine"
     elsewhere.mkdir()
     (elsewhere / "notes.txt").write_text("keep me")
-    carry_out(instance_in(tmp_path / "run", with_options(clean_dir=True, checkpoint_output_dir=str(elsewhere))))
+    run_instance(instance_in(tmp_path / "run", with_options(clean_dir=True, checkpoint_output_dir=str(elsewhere))))
     assert [path.name for path in elsewhere.iterdir()] == ["notes.txt"]
 
 
@@ -140,7 +158,7 @@ def test_checkpoints_stay_where_validation_fails(
 
     monkeypatch.setattr("ipulaunch.workers.work.validate_run", fail)
     with pytest.raises(JobError):
-        carry_out(instance_in(tmp_path, with_options(clean_dir=True)))
+        run_instance(instance_in(tmp_path, with_options(clean_dir=True)))
     assert len(found_in(tmp_path)) == 2
 
 
@@ -151,9 +169,9 @@ def test_every_instance_writes_its_checkpoints_if_asked(elsewhere: bool, instanc
     settings = with_options(ckpt_all_instances=True, checkpoint_output_dir=str(where) if elsewhere else None)
     keepers = []
     for number in (1, 0):  # instance 0 need not be the first
-        at = instance_in(tmp_path / "run", settings, Place(number, 2, number, 2, number, 1, 2, 1))
+        instance = instance_in(tmp_path / "run", settings, Place(number, 2, number, 2, number, 1, 2, 1))
         state = SimpleNamespace(save=save)
-        keeper = Keeper(at, state, {})  # type: ignore[arg-type]
+        keeper = Keeper(instance, state, {})  # type: ignore[arg-type]
         keepers.append(keeper)
         for update in (4, 8):
             keeper.save(SimpleNamespace(updates=update, epoch=update / 4, facts={}))  # type: ignore[arg-type]
@@ -174,8 +192,8 @@ def save(directory: Path, facts: Dict[str, Any]) -> Path:
 
 
 def test_other_instances_write_none_unless_asked(instance_in: Make, tmp_path: Path) -> None:
-    at = instance_in(tmp_path, SETTINGS, Place(1, 2, 1, 2, 1, 1, 2, 1))
-    keeper = Keeper(at, SimpleNamespace(save=save), {})  # type: ignore[arg-type]
+    instance = instance_in(tmp_path, SETTINGS, Place(1, 2, 1, 2, 1, 1, 2, 1))
+    keeper = Keeper(instance, SimpleNamespace(save=save), {})  # type: ignore[arg-type]
     keeper.save(SimpleNamespace(updates=4, epoch=1, facts={}))  # type: ignore[arg-type]
     assert not (tmp_path / "checkpoints").exists()
 
@@ -208,7 +226,7 @@ def test_weights_that_were_never_trained_have_no_metric() -> None:
 
 
 def test_a_sweep_is_in_the_summary(instance_in: Make, tmp_path: Path) -> None:
-    summary = carry_out(instance_in(tmp_path, with_options(Logging(sweep=True), target_accuracy=1e-9)))
+    summary = run_instance(instance_in(tmp_path, with_options(Logging(sweep=True), target_accuracy=1e-9)))
     assert (summary["epoch_to_target"], summary["optimization_metric"]) == (1, 0.5)
 
 
@@ -254,7 +272,7 @@ def test_weights_and_biases_is_told_what_the_history_is_told(
     instance_in: Make, tmp_path: Path, wandb: FakeWandb
 ) -> None:
     logging = Logging(wandb=True, wandb_run_name="mine", wandb_tags=("pod16", "conv"), sweep=True)
-    carry_out(instance_in(tmp_path, with_options(logging, target_accuracy=1e-9)))
+    run_instance(instance_in(tmp_path, with_options(logging, target_accuracy=1e-9)))
     (begun,) = wandb.begun
     assert (begun["project"], begun["name"], begun["tags"]) == ("ipulaunch", "mine", ["pod16", "conv"])
     assert begun["dir"] == str(tmp_path)
@@ -279,8 +297,8 @@ def test_weights_and_biases_is_off_unless_asked_for_and_on_other_instances(
 ) -> None:
     other = Place(1, 2, 1, 2, 1, 1, 2, 1)
     asked = with_options(Logging(wandb=True))
-    for at in (instance_in(tmp_path, SETTINGS), instance_in(tmp_path, asked, other)):
-        with wandb_run(at) as hook:
+    for instance in (instance_in(tmp_path, SETTINGS), instance_in(tmp_path, asked, other)):
+        with wandb_run(instance) as hook:
             hook.log({"update": 1})
             hook.summarise({})
     assert wandb.begun == wandb.rows == wandb.ended == []
@@ -300,7 +318,7 @@ def test_a_missing_package_is_told_with_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(NotReadyError, match="--wandb is given, and Weights & Biases is not installed") as caught:
-        carry_out(instance_in(tmp_path, with_options(Logging(wandb=True))))
+        run_instance(instance_in(tmp_path, with_options(Logging(wandb=True))))
     assert "pip install wandb" in caught.value.hint
 
 
@@ -309,8 +327,22 @@ def test_a_service_that_cannot_be_reached_is_told_with_the_way_offline(
 ) -> None:
     wandb.fails = True
     with pytest.raises(NotReadyError, match="does not begin: RuntimeError: api_key not configured") as caught:
-        carry_out(instance_in(tmp_path, with_options(Logging(wandb=True))))
+        run_instance(instance_in(tmp_path, with_options(Logging(wandb=True))))
     assert "WANDB_MODE=offline" in caught.value.hint
+
+
+def test_a_service_that_fails_at_the_first_call_is_a_warning(
+    instance_in: Make, tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str, **more: Any) -> None:
+        raise TypeError("define_metric() got an unexpected keyword argument 'step_metric'")
+
+    monkeypatch.setattr(wandb, "define_metric", refuse)  # as in a version that does not have it yet
+    with wandb_run(instance_in(tmp_path, with_options(Logging(wandb=True)))) as hook:
+        hook.log({"update": 1})
+    (warning,) = [event["message"] for event in events_of(tmp_path) if event["event"] == "warning"]
+    assert warning.startswith("Weights & Biases does not take what is logged: TypeError: define_metric() got")
+    assert (wandb.rows, wandb.ended) == ([{"update": 1}], [0])
 
 
 def test_a_service_that_is_lost_on_the_way_is_a_warning(instance_in: Make, tmp_path: Path, wandb: FakeWandb) -> None:

@@ -38,7 +38,7 @@ from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.state.checkpoints import Checkpoint, load
 from ipulaunch.workers.state.training_state import TrainingState
 from ipulaunch.workers.validate import judged
-from ipulaunch.workers.work import carry_out
+from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("one_dense_layer")
 
@@ -93,7 +93,7 @@ def runs_in(base: Path) -> Callable[..., Run]:
             Job("mnist", "cpu", settings), batch, place, backend, directory, records, 1, stop(directory, place, Alone())
         )
         try:
-            summary = carry_out(instance)
+            summary = run_instance(instance)
         except BaseException as error:
             records.error(error)
             raise

@@ -27,9 +27,9 @@ class IpuEstimators(Estimators):
 
     returns_each_step = False  # but after a device call
 
-    def __init__(self, at: Instance) -> None:
-        self.at, self.settings = at, at.job.settings
-        backend = cast(IpuBackend, at.backend)
+    def __init__(self, instance: Instance) -> None:
+        self.instance, self.settings = instance, instance.settings
+        backend = cast(IpuBackend, instance.backend)
         self.sdk, self.device = backend.sdk, backend.device
         self.measures = measures_of(self.settings)
         self.is_pipelined = self.settings.api == PIPELINED
@@ -51,7 +51,7 @@ class IpuEstimators(Estimators):
 
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator that runs so many steps in a device call."""
-        ipu, device, place = self.sdk.ipu, self.device, self.at.place
+        ipu, device, place = self.sdk.ipu, self.device, self.instance.place
         options = device.config
         rounding = device.training_rounding if is_training else device.no_rounding
         options.floating_point_behaviour.esr = rounding
@@ -70,7 +70,7 @@ class IpuEstimators(Estimators):
         return ipu.ipu_estimator.IPUEstimator(self._model, config=run_config)
 
     def training_feed(self, stream: tf.data.Dataset) -> tf.data.Dataset:
-        return named(as_fed(stream), self.at.batch.micro_size)
+        return named(as_fed(stream), self.instance.batch.micro_size)
 
     def evaluation_feed(self, stream: tf.data.Dataset, micro_size: int, more: int) -> tf.data.Dataset:
         """The stream and so many micro-batches more, which count nothing."""
@@ -92,8 +92,8 @@ class IpuEstimators(Estimators):
 
     def _optimizer(self) -> Any:
         """The optimizer, which averages over all replicas of all instances where there are several."""
-        ipu, optimizer = self.sdk.ipu, make_optimizer(self.settings, self.at.batch)
-        if self.at.batch.replicas == 1:
+        ipu, optimizer = self.sdk.ipu, make_optimizer(self.settings, self.instance.batch)
+        if self.instance.batch.replicas == 1:
             return optimizer
         return ipu.optimizers.cross_replica_optimizer.CrossReplicaOptimizer(optimizer)
 
@@ -105,7 +105,7 @@ class IpuEstimators(Estimators):
             return ipu.ipu_estimator.IPUEstimatorSpec(mode, loss=tf.reduce_mean(found[0]), eval_metrics=metrics)
         train_op = self._optimizer().minimize(found)  # the SDK counts the steps itself
         loss = found
-        if self.at.batch.replicas > 1:  # a loop of one step would tell that of the first replica
+        if self.instance.batch.replicas > 1:  # a loop of one step would tell that of the first replica
             loss = ipu.ops.cross_replica_ops.cross_replica_mean(loss)
         return ipu.ipu_estimator.IPUEstimatorSpec(mode, loss=loss, train_op=train_op)
 
@@ -117,7 +117,7 @@ class IpuEstimators(Estimators):
         return ipu.ipu_pipeline_estimator.IPUPipelineEstimatorSpec(
             mode,
             computational_stages=self._stages(mode),
-            gradient_accumulation_count=self.at.batch.accumulation if is_training else self._evaluation_turn,
+            gradient_accumulation_count=self.instance.batch.accumulation if is_training else self._evaluation_turn,
             eval_metrics_fn=lambda *values: {**metrics(*values), "loss": tf.reduce_mean(values[0])},
             optimizer_function=lambda loss: pipelining_ops.OptimizerFunctionOutput(self._optimizer(), loss),
             device_mapping=device_mapping(pipeline),

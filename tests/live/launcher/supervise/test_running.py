@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import Event, Training, Update
 from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.engines.command import Command
@@ -186,15 +187,15 @@ for path in instances:
 
 
 @pytest.mark.parametrize(
-    ("backend", "record", "after"),
+    ("backend", "event", "after"),
     [
-        ("cpu", {"event": "update", "update": 1, "samples_per_s": 2.0}, "this update"),
-        ("ipu", {"event": "training", "epochs": 1, "updates_per_epoch": 9, "left_out": 0}, "this call of the device"),
+        ("cpu", Update(1, 2.0, {}), "this update"),
+        ("ipu", Training(36, 1, 9, 0, 0), "this call of the device"),
     ],
 )
 def test_a_signal_on_the_heels_of_the_first_update(
     backend: str,
-    record: Dict[str, Any],
+    event: Event,
     after: str,
     tmp_path: Path,
     make_launch: MakeLaunch,
@@ -204,7 +205,7 @@ def test_a_signal_on_the_heels_of_the_first_update(
     """Updates are fast and looks are slow, or seldom: what has not been seen yet is kept as well."""
     monkeypatch.setattr(supervision, "LOOK_INTERVAL_S", 0.5)
     run = RunDirectory(tmp_path / "run")
-    words = [sys.executable, "-IS", "-c", STOPS_AS_ASKED, json.dumps({"time_ns": 1, **record})]
+    words = [sys.executable, "-IS", "-c", STOPS_AS_ASKED, json.dumps({"time_ns": 1, **event.to_json()})]
     words += map(str, (int(signal.SIGTERM), run.stop, run.instance(0), run.instance(1)))
     assert carry_out(make_launch(words, job=JOB._replace(backend=backend)), run.path, display) == 75
     said = display.stream.getvalue()  # type: ignore[attr-defined]
@@ -216,7 +217,7 @@ def test_a_training_whose_terminal_vanishes_stops_with_a_checkpoint(
     tmp_path: Path, make_launch: MakeLaunch, terminal: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunDirectory(tmp_path / "run")
-    record = {"time_ns": 1, "event": "update", "update": 1, "samples_per_s": 2.0}
+    record = {"time_ns": 1, **Update(1, 2.0, {}).to_json()}
     words = [sys.executable, "-IS", "-c", STOPS_AS_ASKED, json.dumps(record)]
     words += map(str, (int(signal.SIGHUP), run.stop, run.instance(0), run.instance(1)))
     display = LiveDisplay(terminal.stream, terminal.stream)

@@ -34,7 +34,7 @@ from ipulaunch.workers.instance import Instance  # noqa: E402
 from ipulaunch.workers.lifecycle.records import Records  # noqa: E402
 from ipulaunch.workers.lifecycle.stopping import StopRequest  # noqa: E402
 from ipulaunch.workers.state import checkpoints  # noqa: E402
-from ipulaunch.workers.work import carry_out  # noqa: E402
+from ipulaunch.workers.work import run_instance  # noqa: E402
 
 UPDATES = 200
 KILLS = 20
@@ -78,7 +78,9 @@ def train(directory: Path, resume: Optional[str], request: Type[StopRequest] = S
     backend = CpuBackend(settings, batch, place, Alone())
     records = Records(run, 0)
     stop = request(run, place, Alone())
-    records.done(carry_out(Instance(Job("cosmoflow", "cpu", settings), batch, place, backend, run, records, 1, stop)))
+    records.done(
+        run_instance(Instance(Job("cosmoflow", "cpu", settings), batch, place, backend, run, records, 1, stop))
+    )
 
 
 def die() -> None:

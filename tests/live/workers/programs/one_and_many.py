@@ -75,7 +75,7 @@ from ipulaunch.workers.lifecycle.stopping import StopRequest  # noqa: E402
 from ipulaunch.workers.models import build  # noqa: E402
 from ipulaunch.workers.models.measures import Measure  # noqa: E402
 from ipulaunch.workers.models.optimizers import make_optimizer  # noqa: E402
-from ipulaunch.workers.work import carry_out  # noqa: E402
+from ipulaunch.workers.work import run_instance  # noqa: E402
 
 
 class Group:
@@ -99,7 +99,7 @@ class Group:
         records = Records(directory, place.instance)
         backend = CpuBackend(job.settings, batch, place, self.collective)
         stop = StopRequest(directory, place, self.collective)
-        records.done(carry_out(Instance(job, batch, place, backend, directory, records, 1, stop)))
+        records.done(run_instance(Instance(job, batch, place, backend, directory, records, 1, stop)))
 
     def step(self) -> None:
         """One SGD step on one weight: every instance writes what became of it."""

@@ -24,7 +24,7 @@ from ipulaunch.workers.estimators import running
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
-from ipulaunch.workers.work import carry_out
+from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("smooth")
 needs_estimators = pytest.mark.skipif(not hasattr(tf, "estimator"), reason="this TensorFlow has no Estimators")
@@ -54,7 +54,7 @@ def runs_in(base: Path) -> Run:
         request.is_asked = stop
         job = Job("cifar10", "cpu", settings)
         try:
-            summary = carry_out(Instance(job, batch, place, backend, directory, records, 1, request))
+            summary = run_instance(Instance(job, batch, place, backend, directory, records, 1, request))
         except BaseException as error:
             records.error(error)  # which also closes its file
             raise

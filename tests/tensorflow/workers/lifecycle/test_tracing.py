@@ -24,16 +24,16 @@ def run(tmp_path: Path) -> RunDirectory:
 @pytest.fixture
 def trace(run: RunDirectory) -> Iterator[Any]:
     """What traces samples, of which number 3 cannot be read."""
-    at = SimpleNamespace(
-        job=SimpleNamespace(settings=SimpleNamespace(training=SimpleNamespace(trace_samples=True))),
+    instance = SimpleNamespace(
+        settings=SimpleNamespace(training=SimpleNamespace(trace_samples=True)),
         run=run,
         place=SimpleNamespace(instance=0),
         records=Records(run, 0),
     )
     source = SimpleNamespace(bad={3: DataError("part-0, record 3: damaged")})
-    with tracing(at, source) as trace:  # type: ignore[arg-type]
+    with tracing(instance, source) as trace:  # type: ignore[arg-type]
         yield trace
-    at.records.done({})
+    instance.records.done({})
 
 
 def replacements(run: RunDirectory) -> List[Any]:

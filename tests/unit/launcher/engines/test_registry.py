@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
 
+from ipulaunch.launcher.cli.commands import doctor
+from ipulaunch.launcher.doctor.check import Check
 from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.discovery import ipus_in_sight  # as it is: tests of the launcher see no IPUs
 from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_class, is_default
@@ -91,3 +94,31 @@ def test_a_rehearsal_that_is_asked_for_is_beside_ipus_as_elsewhere(words: Any, i
 def test_beside_ipus_lines_are_printed_as_elsewhere(words: Any, ipulaunch: Run, at_ipus: None) -> None:
     more = () if words[0] == "plan" else ("--dry-run",)
     assert ipulaunch(*words[:3], *more, *words[3:]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        pytest.param(WORKLOAD, 4, id="workload"),
+        pytest.param(("program", *WORKLOAD[1:]), 4, id="program"),
+        pytest.param(WORKLOAD[1:], 4, id="any"),
+        pytest.param((*WORKLOAD, "--rehearsal"), 0, id="rehearsal"),
+        pytest.param((*WORKLOAD, "--engine", "openmpi"), 0, id="engine"),
+    ],
+)
+def test_beside_ipus_the_doctor_looks_at_what_would_start(
+    words: Any, code: int, ipulaunch: Run, at_ipus: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = Check("poprun, on IPUs", "poprun", "missing", "not on the PATH", "enable it", ("poprun",))
+    monkeypatch.setattr(doctor, "diagnose", lambda case, world: [lacking])
+    found = ipulaunch("doctor", *words)
+    engine = "poprun" if code else "openmpi"
+    assert found.code == code
+    assert f"on pod4 with {engine}, " in found.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("flag", ["--hosts", "--host", "-H"])
+def test_hosts_are_also_named_as_poprun_names_them(flag: str, ipulaunch: Run) -> None:
+    words = ("cosmoflow", "--pod", "128", flag, "host[0-1]", "--dry-run")
+    code, out, _ = ipulaunch(*words)
+    assert (code, shlex.split(out)[1]) == (0, "--host=host[0-1]")

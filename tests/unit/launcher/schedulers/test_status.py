@@ -16,7 +16,15 @@ from ipulaunch.launcher.supervise.endings import record_ending
 from ipulaunch.launcher.supervise.verdict import Verdict
 
 Run = Callable[..., Any]
-TRAINING = {"event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 4, "left_out": 0}
+TRAINING = {
+    "event": "training",
+    "time_ns": 1,
+    "samples": 32,
+    "epochs": 2,
+    "updates_per_epoch": 4,
+    "first_update": 0,
+    "left_out": 0,
+}
 
 
 @pytest.mark.parametrize(

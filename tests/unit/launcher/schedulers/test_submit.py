@@ -131,6 +131,11 @@ def test_call_in_the_script_plans_the_same(words: Any, ipulaunch: Run) -> None:
             f"the name {'r' * 37} has 37 letters, and a name of kind IPUJob has at most 36",
             id="long-name",
         ),
+        pytest.param(
+            (*KUBERNETES[len(POD) :], "--run-dir", "r" * 70),
+            f"the name {'r' * 70} has 70 letters, and a name of kind IPUJob has at most 36",
+            id="name-that-is-too-long-for-all-kinds",
+        ),
         pytest.param(("--scheduler", "pbs", "--hosts", "a"), "--hosts means nothing to pbs", id="hosts"),
         pytest.param(
             ("--scheduler", "kubernetes", "--container-image", "x", "--account", "a"),

@@ -12,6 +12,7 @@ from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.settings.survival import Survival
 from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.launcher.show.display import details
 from ipulaunch.launcher.supervise.attempts import (
     Restart,
     after_restarts,
@@ -35,8 +36,8 @@ def plan(solve_for: Callable[..., Any]) -> Plan:
 
 @pytest.mark.parametrize(("code", "restarts", "told"), [(7, 2, True), (7, 0, False), (0, 2, False)])
 def test_the_last_verdict_tells_of_restarts(code: int, restarts: int, told: bool) -> None:
-    verdict = after_restarts(Verdict(code, "it broke", ("log: x",)), Survival(max_restarts=2), restarts)
-    assert verdict.details == (("restarts: 2 of 2 (--max-restarts)",) if told else ()) + ("log: x",)
+    verdict = after_restarts(Verdict(code, "it broke", hint="x"), Survival(max_restarts=2), restarts)
+    assert details(verdict) == (("restarts: 2 of 2 (--max-restarts)",) if told else ()) + ("hint: x",)
 
 
 @pytest.mark.parametrize(

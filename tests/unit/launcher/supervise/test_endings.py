@@ -10,7 +10,7 @@ from ipulaunch.launcher.supervise.attempts import next_restart
 from ipulaunch.launcher.supervise.endings import preemptions, read_endings, record_ending, within_preemptions
 from ipulaunch.launcher.supervise.verdict import Verdict
 
-STOPPED = Verdict(75, "stopped after update 8", ("resume: ...",), was_asked_to_stop=True)
+STOPPED = Verdict(75, "stopped after update 8", resume="ipulaunch resume a", was_asked_to_stop=True)
 
 
 def test_each_attempt_leaves_its_ending(tmp_path: Path) -> None:
@@ -47,7 +47,8 @@ def test_budget_of_preemptions(before: int, code: int, said: str, tmp_path: Path
     for _ in range(before):
         record_ending(run, STOPPED)
     verdict = within_preemptions(run, STOPPED, Survival(max_preemptions=2))
-    assert verdict == Verdict(code, said, STOPPED.details, was_asked_to_stop=True)
+    assert (verdict.exit_code, verdict.headline) == (code, said)
+    assert (verdict.resume, verdict.was_asked_to_stop) == (STOPPED.resume, True)
     assert next_restart(verdict, Survival(max_restarts=3), 0, has_trained=True) is None
 
 

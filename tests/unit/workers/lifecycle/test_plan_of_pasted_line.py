@@ -10,7 +10,7 @@ from ipulaunch.topology.planning.batch import Batch
 from ipulaunch.topology.planning.plan import Plan, from_json, to_json
 from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.lifecycle.binding import Binding
-from ipulaunch.workers.lifecycle.plan_of_pasted_line import own_plan
+from ipulaunch.workers.lifecycle.plan_of_pasted_line import plan_of_pasted_line
 
 
 def planned(*hosts: str, cpus: str = "", cores: int = 1) -> Plan:
@@ -23,7 +23,7 @@ def planned(*hosts: str, cpus: str = "", cores: int = 1) -> Plan:
     count = len(hosts)
     place = Place(0, count, 0, count, 0, 2, 2 * count, 4)
     job: Any = Job("cosmoflow", "cpu", None)
-    return own_plan(job, Batch(1, 2 * count, 3), place, Binding("0", cores, "default"), each)
+    return plan_of_pasted_line(job, Batch(1, 2 * count, 3), place, Binding("0", cores, "default"), each)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
-from ipulaunch.workers.work import carry_out
+from ipulaunch.workers.work import run_instance
 
 if not hasattr(tf, "estimator"):
     pytest.skip("this TensorFlow has no Estimators", allow_module_level=True)
@@ -335,7 +335,7 @@ def example(path: Path, name: str, place: Any, make: Callable[..., Any], *texts:
     records, backend = Records(directory, 0), make(settings, batch, place)
     job = Job("cifar10", "ipu" if isinstance(backend, IpuBackend) else "cpu", settings)
     stop = StopRequest(directory, place, backend.collective)
-    summary = carry_out(Instance(job, batch, place, backend, directory, records, 1, stop))
+    summary = run_instance(Instance(job, batch, place, backend, directory, records, 1, stop))
     records.done(summary)
     newest = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(path / "model")))
     return {**summary, "weights": {name: newest.get_tensor(name) for name in newest.get_variable_to_shape_map()}}

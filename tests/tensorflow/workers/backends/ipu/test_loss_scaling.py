@@ -7,6 +7,7 @@ from typing import Any, Callable, List
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.tree import assignment
@@ -196,3 +197,15 @@ def test_the_stand_in_takes_the_factors_that_the_sdk_takes(first: Any, error: An
     else:
         with pytest.raises(error):
             load_als()(optimizer, initial_loss_scaling_factor=first)
+
+
+@pytest.mark.parametrize(("sdk", "moves"), [("3.0", [8, 16, 24]), ("3.1", [9, 18, 27]), ("3.4", [9, 18, 27])])
+def test_the_stand_in_moves_the_factor_as_often_as_the_sdk(sdk: str, moves: List[int], standin: Install) -> None:
+    standin(sdk)
+    weight = tf.Variable([1.0], dtype=tf.float16)
+    scaled = load_als()(make_optimizer(settings_of(), Batch(1, 1, 1), 1), initial_loss_scaling_factor=1)
+    factors = [1.0]
+    for _ in range(27):
+        scaled.apply_gradients([(tf.constant([0.0], tf.float16), weight)])
+        factors.append(float(scaled.loss_scaling_factor))
+    assert [update for update in range(1, 28) if factors[update] == 2 * factors[update - 1]] == moves

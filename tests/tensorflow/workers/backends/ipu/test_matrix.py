@@ -26,7 +26,7 @@ from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.state.checkpoints import load
-from ipulaunch.workers.work import carry_out
+from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("smooth")
 Install = Callable[..., Place]
@@ -88,7 +88,7 @@ def trained(path: Path, workload: Workload, settings: Any, place: Place, backend
     directory, batch = RunDirectory(path), backend.batch
     records, stop = Records(directory, 0), StopRequest(directory, place, backend.collective)
     job = Job(workload.name, "cpu", settings)
-    records.done(carry_out(Instance(job, batch, place, backend, directory, records, 1, stop)))
+    records.done(run_instance(Instance(job, batch, place, backend, directory, records, 1, stop)))
     saved = sorted((path / "checkpoints").iterdir())[-1]
     names = json.loads((saved / "manifest.json").read_text())["names"]
     (path / "measured.json").write_text((path / "metrics.jsonl").read_text().splitlines()[-1])

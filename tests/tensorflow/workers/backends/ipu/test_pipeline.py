@@ -31,7 +31,7 @@ from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.models.measures import Measure
 from ipulaunch.workers.models.optimizers import make_optimizer
 from ipulaunch.workers.state.checkpoints import load
-from ipulaunch.workers.work import carry_out
+from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("smooth")
 Install = Callable[..., Place]
@@ -63,7 +63,7 @@ def run(
     records = Records(directory, place.instance)
     job, backend = Job(workload, "cpu", settings), make(settings, batch, place)
     stop = StopRequest(directory, place, backend.collective)
-    records.done(carry_out(Instance(job, batch, place, backend, directory, records, 1, stop)))
+    records.done(run_instance(Instance(job, batch, place, backend, directory, records, 1, stop)))
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     saved = sorted((path / "checkpoints").iterdir()) if (path / "checkpoints").exists() else []
     if not saved:
@@ -291,7 +291,7 @@ def test_what_the_device_makes_up_can_be_compiled_alone(
     records, backend = Records(directory, 0), IpuBackend(settings, batch, place)
     stop = StopRequest(directory, place, backend.collective)
     job = Job("cosmoflow", "ipu", settings)
-    summary = carry_out(Instance(job, batch, place, backend, directory, records, 1, stop))
+    summary = run_instance(Instance(job, batch, place, backend, directory, records, 1, stop))
     records.done(summary)
     assert summary["compiled"] == ["training", "validation"]
 

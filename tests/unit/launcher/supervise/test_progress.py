@@ -2,14 +2,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.supervise.events import Follower, Progress
-
-TRAINING = {"event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3}
+from ipulaunch.configs.runs.events import (
+    CheckpointWritten,
+    Indexing,
+    Log,
+    Resumed,
+    Staging,
+    Started,
+    Training,
+    UnknownEvent,
+    Update,
+    Validating,
+    WarningEvent,
+)
+from ipulaunch.launcher.supervise.progress import Follower, Recorded, RunProgress, progress_of
 
 
 def _update(number: int, **more: Any) -> Dict[str, Any]:
@@ -28,8 +39,8 @@ def follower(run_directory: RunDirectory) -> Iterator[Follower]:
     follower.close()
 
 
-def _numbers(records: List[Dict[str, Any]]) -> List[Any]:
-    return [(record["instance"], record["update"]) for record in records]
+def _numbers(recorded: List[Recorded]) -> List[Tuple[int, int]]:
+    return [(instance, event.update) for instance, _, event in recorded if isinstance(event, Update)]
 
 
 def test_nothing_is_there_yet(follower: Follower) -> None:
@@ -91,8 +102,10 @@ def test_partial_line_waits_for_its_end(follower: Follower, run_directory: RunDi
 def test_broken_line_hides_no_other(broken: bytes, follower: Follower, run_directory: RunDirectory) -> None:
     _add(run_directory.events(0), _update(1), end=broken + b"\n")
     _add(run_directory.events(0), _update(2))
-    seen = [record for record in follower.look() if record.get("event") == "update" and record.get("time_ns") in (1, 2)]
-    assert {(0, 1), (0, 2)} <= set(_numbers(seen))
+    assert [(time_ns, event) for _, time_ns, event in follower.look()] == [
+        (1, Update(1, 10.0, {})),
+        (2, Update(2, 10.0, {})),
+    ]
     assert (follower.progress.update, follower.progress.samples_per_s) == (2, 10.0)
 
 
@@ -105,65 +118,53 @@ def test_long_file_is_read_in_several_looks(follower: Follower, run_directory: R
         if not looks[-1]:
             break
     assert len(looks) > 3
-    assert [record["update"] for look in looks for record in look if record["instance"] == 0] == list(range(1, 3001))
-    assert 1 in [record["instance"] for record in looks[0]]
+    found = [number for look in looks for instance, number in _numbers(look) if instance == 0]
+    assert found == list(range(1, 3001))
+    assert 1 in [recorded.instance for recorded in looks[0]]
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"event": "validation", "epoch": 1},
-        {"event": "validation", "update": 1},
-        {"event": "warning"},
-        {"event": "resumed", "path": "p"},
-        {"event": "log", "update": 1},
-        {"event": "checkpoint"},
-        {"event": "checkpoint", "path": "p"},
-        {"event": "training", "epochs": 1},
-        {},
-    ],
-    ids=lambda record: " ".join(map(str, record.values())) or "nothing",
-)
-def test_incomplete_record_is_not_taken(record: Dict[str, Any]) -> None:
-    progress = Progress(1)
-    assert not progress.take(0, {"time_ns": 1, **record})
-    assert progress == Progress(1)
+def test_an_event_of_another_version_is_a_sign_of_progress(follower: Follower, run_directory: RunDirectory) -> None:
+    _add(run_directory.events(0), {"event": "something new", "time_ns": 11})
+    assert follower.look() == [Recorded(0, 11, UnknownEvent())]
+    assert follower.progress == RunProgress(2)
 
 
 def test_progress_of_a_training() -> None:
-    progress = Progress(2)
+    progress = RunProgress(2)
     assert (progress.update, progress.samples_per_s, progress.total_updates) == (0, 0, 0)
-    progress.take(0, {"event": "started", "time_ns": 1, "host": "a"})
-    progress.take(0, TRAINING)
-    progress.take(0, _update(3, loss=0.5))
-    progress.take(1, _update(4, loss=0.4))
-    progress.take(
-        0, {"event": "log", "time_ns": 9, "epoch": 1, "epochs": 2, "update": 8, "samples_per_s": 12.0, "val_loss": 0.3}
-    )
-    assert progress.take(0, {"event": "checkpoint", "time_ns": 10, "path": "checkpoints/8", "update": 8})
-    progress.take(0, {"event": "something new", "time_ns": 11})
+    progress.take(0, Started("a"))
+    progress.take(0, Training(samples=35, epochs=2, updates_per_epoch=8, first_update=0, left_out=3))
+    progress.take(0, Update(3, 10.0, {"loss": 0.5}))
+    progress.take(1, Update(4, 10.0, {"loss": 0.4}))
+    progress.take(0, Log(2, 12.0, 8, 1, {"val_loss": 0.3}))
+    progress.take(0, CheckpointWritten("checkpoints/8", 8))
+    progress.take(0, WarningEvent("rounded"))
     assert progress.total_updates == 16
-    assert (progress.update, progress.samples_per_s) == (8, 22.0)
+    assert (progress.update, progress.samples_per_s, progress.kept) == (8, 22.0, 8)
     assert progress.metrics == {"loss": 0.4, "val_loss": 0.3}
-    assert progress.started[0]["host"] == "a"
+    assert progress.started[0].host == "a"
 
 
 def test_a_training_that_is_taken_up_again_is_where_it_was_left() -> None:
-    progress = Progress(1)
-    progress.take(0, {"event": "resumed", "time_ns": 1, "path": "checkpoints/6", "update": 6})
+    progress = RunProgress(1)
+    progress.take(0, Resumed("checkpoints/6", 6))
     assert (progress.update, progress.position) == (0, 6)
-    progress.take(0, _update(7, loss=0.5))
+    progress.take(0, Update(7, 10.0, {"loss": 0.5}))
     assert (progress.update, progress.position) == (7, 7)
 
 
 def test_what_is_prepared_before_a_training_is_told_from_the_first_instance() -> None:
-    progress = Progress(2)
-    assert progress.take(0, {"event": "staging", "time_ns": 1, "done": 3 << 20, "total": 10 << 20})
+    progress = RunProgress(2)
+    progress.take(0, Staging(3 << 20, 10 << 20))
     assert progress.preparing == "staging: 3 of 10 MiB"
-    assert progress.take(0, {"event": "validating", "time_ns": 1, "done": 3, "total": 10})
+    progress.take(0, Validating(3, 10))
     assert progress.preparing == "validating: 3 of 10 micro-batches"
-    assert progress.take(0, {"event": "indexing", "time_ns": 2, "done": 40, "total": 1024})
-    assert progress.take(1, {"event": "indexing", "time_ns": 3, "done": 7, "total": 1024})
+    progress.take(0, Indexing(40, 1024))
+    progress.take(1, Indexing(7, 1024))
     assert progress.preparing == "indexing: 40 of 1024 files"
-    assert not progress.take(0, {"event": "indexing", "time_ns": 4, "done": "all", "total": 1024})
-    assert not progress.take(0, {"event": "staging", "time_ns": 4, "done": 1})
+
+
+def test_all_events_of_the_first_instance_are_read(run_directory: RunDirectory) -> None:
+    _add(run_directory.events(0), *(_update(number, text="x" * 1000) for number in range(1, 3001)))
+    _add(run_directory.events(1), _update(9000))
+    assert progress_of(run_directory).update == 3000
