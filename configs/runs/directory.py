@@ -7,7 +7,7 @@ import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Union
 
 from ipulaunch.configs.errors import NotReadyError
 
@@ -153,16 +153,27 @@ def is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, data: Union[str, bytes]) -> None:
     """Write a file so that a reader sees all of it or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with made_whole(path) as temporary, temporary.open("wb") as file:
+        file.write(data.encode("utf-8") if isinstance(data, str) else data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def made_whole(path: Path) -> Iterator[Path]:
+    """Gives another name to write a file under, which becomes `path` at the end; a failure leaves nothing there."""
+    temporary = temporary_beside(path)
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
         temporary.replace(path)
-    except OSError:  # a full disk, say
+    except BaseException:  # a full disk, say
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def temporary_beside(path: Path) -> Path:
+    """Where this process writes, or removes, what others must not see in parts: a hidden name on the same disk."""
+    return path.with_name(f".{path.name}.{os.getpid()}")

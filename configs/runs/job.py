@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import yaml
@@ -50,13 +49,6 @@ def job_of(run: RunDirectory) -> Optional[Job]:
         return from_yaml(read_text(run.job), str(run.job))
     except (OSError, IpulaunchError):
         return None
-
-
-def checkpoints_of(run: RunDirectory) -> Path:
-    """Where the checkpoints of a run are: in its directory, unless its job says another place."""
-    job = job_of(run)
-    elsewhere = job.settings.training.checkpoint_output_dir if job else None
-    return Path(elsewhere) if elsewhere else run.checkpoints
 
 
 def set_options(resolved: Resolved) -> List[str]:

@@ -10,8 +10,9 @@ from typing import Any, Iterable, List, Optional
 
 from ipulaunch.configs.errors import DataError, UsageError
 from ipulaunch.configs.messages import Message, note
+from ipulaunch.configs.runs.checkpoints import checkpoints_in, checkpoints_of
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory, is_file, records_of
-from ipulaunch.configs.runs.job import checkpoints_of, job_of
+from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.launcher.launch.same_network import is_same, require_same
 
@@ -97,8 +98,9 @@ def newest_run(workload: str, settings: Any = None) -> Optional[Path]:
     """
 
     def can_be_meant(path: Path) -> bool:
-        job = job_of(records_of(path))
-        if job is None or job.workload != workload or not _has_checkpoint(path):
+        run = records_of(path)
+        job = job_of(run)
+        if job is None or job.workload != workload or not checkpoints_in(checkpoints_of(run, job)):
             return False
         return settings is None or is_same(settings, job.settings)
 
@@ -125,7 +127,3 @@ def _require_same_network(path: Path, resolved: Resolved) -> None:
     job = job_of(records_of(path))
     if job is not None and job.workload == resolved.workload:
         require_same(resolved.settings, job.settings, str(path))
-
-
-def _has_checkpoint(path: Path) -> bool:
-    return any(checkpoints_of(records_of(path)).glob("update-*"))

@@ -6,6 +6,7 @@ import os
 import time
 from typing import Dict
 
+from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.runs.one_attempt import run_attempt
@@ -14,7 +15,7 @@ from ipulaunch.launcher.runs.run_files import read_summary
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise import processes
-from ipulaunch.launcher.supervise.attempts import after_restarts, has_checkpoint, newest_update, next_restart
+from ipulaunch.launcher.supervise.attempts import after_restarts, next_restart
 from ipulaunch.launcher.supervise.endings import record_ending, within_preemptions
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
 from ipulaunch.launcher.supervise.verdict import interrupted, not_started
@@ -36,7 +37,7 @@ def attend(launch: Launch, run: RunDirectory, display: Display, signals: StopSig
         record_ending(run, verdict)
         if launch.job is None:
             break
-        continues = has_checkpoint(run, launch.job)
+        continues = newest_update(run, launch.job) is not None
         restart = next_restart(verdict, survival, restarts, continues or most_updates > 0, in_vain)
         if restart is None:
             verdict = after_restarts(verdict, survival, restarts)

@@ -6,12 +6,12 @@ import os
 import signal
 from typing import Dict, Tuple
 
+from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, writable
 from ipulaunch.configs.runs.secrets import secret_values, without_secrets
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.runs.other_hosts import unready_hosts
 from ipulaunch.launcher.show.display import Display
-from ipulaunch.launcher.supervise.attempts import newest_update
 from ipulaunch.launcher.supervise.instance_logs import InstanceLogs
 from ipulaunch.launcher.supervise.progress import Follower, RunProgress
 from ipulaunch.launcher.supervise.stall import StallWatch

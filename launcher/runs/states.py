@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, DataError, IpulaunchError, StoppedError, UsageError, near_miss
+from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, records_of, whole_run
 from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.configs.text import utc
 from ipulaunch.launcher.launch.earlier_runs import FRESH_S, all_runs, last_sign, started
-from ipulaunch.launcher.runs.processes import runs_here
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import (
@@ -28,9 +28,9 @@ from ipulaunch.launcher.schedulers.scheduler import (
     JobState,
     scheduler_of,
 )
-from ipulaunch.launcher.supervise.attempts import newest_update
 from ipulaunch.launcher.supervise.claim import has_gone, holder_of
 from ipulaunch.launcher.supervise.endings import Ending, attempt_of, preemptions, read_endings, restarts
+from ipulaunch.launcher.supervise.process_table import runs_here
 from ipulaunch.launcher.supervise.progress import progress_of
 from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.plan import from_json

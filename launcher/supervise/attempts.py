@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 import shutil
-from pathlib import Path
 from typing import NamedTuple, Optional
 
 from ipulaunch.configs.errors import JobError
+from ipulaunch.configs.runs.checkpoints import checkpoints_of, newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, writable, write_whole
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.estimators import KERAS
@@ -54,34 +53,15 @@ def after_restarts(verdict: Verdict, survival: Survival, restarts: int) -> Verdi
     return dataclasses.replace(verdict, restarts=restarts, max_restarts=survival.max_restarts)
 
 
-def has_checkpoint(run: RunDirectory, job: Job) -> bool:
-    """Whether there is something to continue from."""
-    return newest_update(run, job) is not None
-
-
-def newest_update(run: RunDirectory, job: Job) -> Optional[int]:
-    """The update of the newest checkpoint, by its name: whether it is whole, only a reader can tell."""
-    pattern = r"update-(\d+)" if job.settings.api == KERAS else r"model\.ckpt-(\d+)\.index"
-    found = (re.fullmatch(pattern, path.name, re.ASCII) for path in _directory(run, job).glob("*"))
-    return max((int(match.group(1)) for match in found if match), default=None)
-
-
 def lost_checkpoint(run: RunDirectory, job: Job) -> str:
     """What to say of a run that has written checkpoints, of which none is to be found now; nothing of others."""
-    if has_checkpoint(run, job):
+    if newest_update(run, job) is not None:
         return ""
     written = max(progress_of(each).kept for each in [run, *map(RunDirectory, run.attempts.glob("*"))])
     if not written:
         return ""
-    directory = _directory(run, job)
+    directory = checkpoints_of(run, job)
     return f"update {written} was kept, and there is no checkpoint in {directory} now: the training begins anew"
-
-
-def _directory(run: RunDirectory, job: Job) -> Path:
-    """Where the checkpoints of a run are."""
-    settings = job.settings
-    elsewhere = settings.training.checkpoint_output_dir if settings.api == KERAS else settings.estimator.model_dir
-    return Path(elsewhere) if elsewhere else run.checkpoints
 
 
 def begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
@@ -101,7 +81,8 @@ def _begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
             request.unlink()
     make_instances(run, plan)
     training = job.settings.training
-    if has_checkpoint(run, job) and job.settings.api == KERAS:  # an Estimator continues in its directory by itself
+    # An Estimator continues in its directory by itself.
+    if job.settings.api == KERAS and newest_update(run, job) is not None:
         training = dataclasses.replace(training, resume=training.checkpoint_output_dir or str(run.path))
     again = job._replace(settings=dataclasses.replace(job.settings, training=training))
     write_whole(run.job, to_yaml(again))

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
+from ipulaunch.launcher.supervise.process_table import all_processes
+
 ENGINE_ENDS_ON = signal.SIGINT
 _END_S, _END_INTERVAL_S = 10.0, 0.01  # for the kernel to end what was killed, on a busy machine
 
@@ -61,15 +63,10 @@ class _Tree:
     def __init__(self) -> None:
         self.children: Dict[int, List[int]] = {}
         self.stopped: Set[int] = set()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError, ValueError):
-                    # The name in parentheses may hold blanks, parentheses itself, and bytes that are no text.
-                    state, parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
-                    if state != b"Z":
-                        self.children.setdefault(int(parent), []).append(int(entry.name))
-                    if state == b"T":
-                        self.stopped.add(int(entry.name))
+        for process in all_processes():
+            self.children.setdefault(process.parent, []).append(process.pid)
+            if process.state == "T":
+                self.stopped.add(process.pid)
 
     def below(self, pid: int) -> List[int]:
         found: List[int] = []

@@ -256,7 +256,7 @@ def test_a_signal_while_the_hosts_of_a_failed_run_are_asked(
         raise AssertionError("a signal ends the asking")
 
     monkeypatch.setattr(one_attempt, "unready_hosts", ask)
-    monkeypatch.setattr(attending, "has_checkpoint", lambda run, job: True)
+    monkeypatch.setattr(attending, "newest_update", lambda run, job: 1)
     monkeypatch.setenv("FAKE_MPIRUN", "crash")
     run = RunDirectory(tmp_path / "run")
     job = _job_with(max_restarts=most, restart_backoff_s=3600.0)

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Optional
 
 import pytest
 
@@ -17,8 +15,6 @@ from ipulaunch.launcher.supervise.attempts import (
     Restart,
     after_restarts,
     begin_again,
-    has_checkpoint,
-    newest_update,
     next_restart,
 )
 from ipulaunch.launcher.supervise.endings import attempt_of
@@ -81,31 +77,6 @@ def test_restarts_that_are_in_vain_wait_longer_but_not_for_ever(backoff_s: float
 def test_what_somebody_asked_to_stop_is_not_started_again() -> None:
     survival = Survival(max_restarts=3)
     assert next_restart(Verdict(7, "no space left", was_asked_to_stop=True), survival, 0, True) is None
-
-
-@pytest.mark.parametrize(
-    ("names", "api", "update"),
-    [
-        ([], "keras", None),
-        (["update-00000004", "update-00000060", ".update-00000075.12"], "keras", 60),
-        (["update-x", "update-00000008"], "keras", 8),
-        (["model.ckpt-4.index", "model.ckpt-12.index", "model.ckpt-12.meta"], "estimator", 12),
-    ],
-)
-@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["in the run", "elsewhere"])
-def test_newest_checkpoint(
-    names: List[str], api: str, update: Optional[int], is_elsewhere: bool, tmp_path: Path
-) -> None:
-    run = RunDirectory(tmp_path / "run")
-    place = tmp_path / "elsewhere" if is_elsewhere else run.checkpoints
-    for name in names:
-        (place / name).mkdir(parents=True)
-    elsewhere = str(place) if is_elsewhere else None
-    training = dataclasses.replace(JOB.settings.training, checkpoint_output_dir=elsewhere)
-    settings: Any = SimpleNamespace(api=api, training=training, estimator=SimpleNamespace(model_dir=elsewhere))
-    job = JOB._replace(settings=settings)
-    assert newest_update(run, job) == update
-    assert has_checkpoint(run, job) == (update is not None)
 
 
 def test_another_attempt_keeps_what_the_earlier_ones_left(tmp_path: Path, plan: Plan) -> None:
