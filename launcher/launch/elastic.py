@@ -10,9 +10,11 @@ from ipulaunch.configs.pods import read_catalogue
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.text import counted
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.launch import Launch, launch_again
-from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions
-from ipulaunch.launcher.launch.planning import plan_for, system_of
+from ipulaunch.launcher.launch.machines import system_of
+from ipulaunch.launcher.launch.planning import plan_for
 from ipulaunch.launcher.supervise.attempts import begin_again
 from ipulaunch.topology import Plan
 from ipulaunch.topology.machines import hostlist

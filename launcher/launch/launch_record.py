@@ -10,14 +10,14 @@ from ipulaunch.configs.errors import DataError, IpulaunchError
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.secrets import secret_values
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
-from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, is_given, parse_sdk
-from ipulaunch.launcher.launch.launch_options import FLAGS, LaunchOptions, poprun_below
+from ipulaunch.launcher.engines.launch_options import FLAGS, LaunchOptions
+from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, is_given, parse_sdk, poprun_below
+from ipulaunch.launcher.engines.registry import ENGINES, is_default
 from ipulaunch.launcher.launch.redaction import redact
 
 _FORMAT = 1
 _LONGEST = 1 << 17  # characters; no argument or variable of a process is longer
 _NOT_HERE = ("hosts", "hostfile")  # the plan has them
-_ENGINES = ("direct",)  # of the others, the job has the backend
 _NAMES = {"ilds": "num_ilds", "sdk": "sdk_version"}  # of options, where they are others
 
 
@@ -37,7 +37,9 @@ def to_json(options: LaunchOptions) -> str:
         env.append(text if redact([value], hidden) == [value] else name)
     sdk = None if options.sdk is None else ".".join(map(str, options.sdk))
     poprun = {name: value for name, value in options.poprun.items() if is_given(value)}
-    engine = options.engine if options.engine in _ENGINES else None
+    engine = (
+        options.engine if options.engine and not is_default(options.engine) else None
+    )  # else the job's backend tells
     values = {**options._asdict(), "env": env, "sdk": sdk, "poprun": poprun, "engine": engine}
     given = {name: value for name, value in values.items() if name not in _NOT_HERE and _was_given(name, value)}
     return json.dumps({"format": _FORMAT, **given}, indent=1) + "\n"
@@ -120,8 +122,9 @@ def _text(value: Any) -> str:
 
 
 def _engine(value: Any) -> str:
-    if value not in _ENGINES:
-        raise ValueError(f"it is not {' or '.join(_ENGINES)}")
+    known = [name for name in ENGINES if not is_default(name)]
+    if value not in known:
+        raise ValueError(f"it is not {' or '.join(known)}")
     return str(value)
 
 

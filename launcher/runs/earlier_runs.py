@@ -48,12 +48,16 @@ def modified(path: Path) -> float:
         return 0.0
 
 
-def with_resume(resolved: Resolved) -> Resolved:
+def with_resume(resolved: Resolved, *, elsewhere: bool = False) -> Resolved:
     """The settings with the run to resume as a path; `auto` with no run to resume starts anew.
 
-    Runs of another network are refused, also those whose checkpoints are only to be evaluated; `auto` passes them over.
+    Refuses runs of another network, also those whose checkpoints are only to be evaluated; `auto` passes them over.
+    What runs `elsewhere`, in a Pod, has its runs on a volume: only a whole path means something there.
     """
     asked, evaluated = resolved.settings.training.resume, resolved.settings.training.checkpoint_input_dir
+    if elsewhere:
+        _require_whole_path(asked)
+        return resolved
     if evaluated is not None:
         _require_same_network(Path(evaluated), resolved)
     if asked is None:
@@ -62,6 +66,14 @@ def with_resume(resolved: Resolved) -> Resolved:
     given = resolved.given if found else resolved.given - {"training.resume"}
     training = dataclasses.replace(resolved.settings.training, resume=str(found.absolute()) if found else None)
     return resolved._replace(settings=dataclasses.replace(resolved.settings, training=training), given=given)
+
+
+def _require_whole_path(asked: Optional[str]) -> None:
+    hint = "name the run on the volume: --resume /data/runs/NAME"
+    if asked == AUTO:
+        raise UsageError("--resume auto looks for runs here, and a Pod has its own", hint=hint)
+    if asked is not None and not Path(asked).is_absolute():
+        raise UsageError(f"--resume {asked} is relative to the directory here, which a Pod does not see", hint=hint)
 
 
 def about_resume(asked: Resolved, found: Resolved) -> List[Message]:

@@ -12,10 +12,11 @@ from ipulaunch.configs.errors import DataError, PlanError, UsageError
 from ipulaunch.configs.runs.directory import RunDirectory, records_of, writable
 from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.runs.untrusted import read_text
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.registry import choose_engine, default_engine
 from ipulaunch.launcher.launch import launch_record
 from ipulaunch.launcher.launch.elastic import begin_again_on, planned_again
 from ipulaunch.launcher.launch.launch import launch_again
-from ipulaunch.launcher.launch.launch_options import LaunchOptions, choose_engine
 from ipulaunch.launcher.launch.other_hosts import require_other_hosts
 from ipulaunch.launcher.runs.claim import claim
 from ipulaunch.launcher.runs.states import how_to_end, statuses
@@ -23,7 +24,7 @@ from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.scheduler import ENDING, RUNNING, WAITING
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.attempts import lost_checkpoint
-from ipulaunch.launcher.supervise.running import attend, require, write_decided
+from ipulaunch.launcher.supervise.running import attend, write_decided
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
 from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.plan import from_json
@@ -44,8 +45,8 @@ def resume(path: Path, given: LaunchOptions, num_instances: Optional[int], displ
     if before.note:
         click.echo(f"note: {before.note}", err=True)
     options = launch_record.laid_over(given, before.options)
-    engine = choose_engine(options.engine or ("poprun" if job.backend == "ipu" else "openmpi"), dry_run=False)
-    require(engine)
+    engine = choose_engine(options.engine or default_engine(job.backend), dry_run=False)
+    engine.require()
     moves = given.hosts or given.hostfile or given.host_layout
     if moves or num_instances or given.pod or given.ipus or given.ilds or given.oversubscribe:
         instances = num_instances or (None if moves else plan.instances)

@@ -9,19 +9,16 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
-from ipulaunch.configs.errors import NotReadyError, UsageError
+from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, writable, write_whole
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.runs.secrets import secret_values, without_secrets
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.configs.settings.survival import Survival
-from ipulaunch.configs.text import ENABLE_SDK
-from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.launch import launch_record
 from ipulaunch.launcher.launch.elastic import begin_again_on, planned_without
 from ipulaunch.launcher.launch.launch import Launch
-from ipulaunch.launcher.launch.launch_options import Engine
 from ipulaunch.launcher.launch.other_hosts import require_other_hosts, unready_hosts
 from ipulaunch.launcher.launch.redaction import redacted
 from ipulaunch.launcher.runs.claim import claim
@@ -47,7 +44,7 @@ from ipulaunch.topology.planning.plan import to_json
 
 def carry_out(launch: Launch, path: Path, display: Display, *, is_made: bool = False) -> int:
     """Run a launch to its end, in a new directory or in an empty one; returns the exit code of the whole."""
-    require(launch.engine)
+    launch.engine.require()
     with StopSignals() as signals:
         launch = require_other_hosts(launch, path, signals)
         run = _make_run(launch, path, is_made)
@@ -98,7 +95,7 @@ def attend(launch: Launch, run: RunDirectory, display: Display, signals: StopSig
 def _missing(launch: Launch, run: RunDirectory) -> Dict[str, str]:
     """The hosts that the next attempt lacks, and why."""
     # As at the first start: poprun has its own ways to reach hosts, and says itself what is wrong.
-    is_asked = _survival(launch).elastic_hosts or launch.engine.name == "openmpi"
+    is_asked = _survival(launch).elastic_hosts or launch.engine.asks_hosts
     return unready_hosts(launch, run.path) if is_asked else {}
 
 
@@ -155,10 +152,9 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
         display.stopping(signal.Signals(number).name, after, survival.grace_s)
         return survival.grace_s
 
-    is_direct = launch.engine.name == "direct"
     echo = display.echo if not is_ours or display.verbose else None
     with writable(run):
-        logs = InstanceLogs(run, plan, echo, hidden=secret_values(os.environ), is_tagged=not is_direct)
+        logs = InstanceLogs(run, plan, echo, hidden=secret_values(os.environ), is_tagged=launch.engine.tags_output)
     supervisor = Supervisor(
         look,
         signals,
@@ -185,7 +181,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
         ended_ns=supervisor.ended_ns,
         kept=newest_update(run, launch.job) if launch.job else None,
         ask_hosts=ask_hosts,
-        is_direct=is_direct,
+        is_direct=not launch.engine.tags_output,
     )
     return judge(end), follower.progress.update
 
@@ -193,17 +189,6 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
 def _can_keep(job: Job, progress: RunProgress) -> bool:
     """Whether there may be updates for a checkpoint to keep; IPUs tell of none before their first call returns."""
     return progress.update > 0 or (job.backend == "ipu" and progress.total_updates > 0)
-
-
-def require(engine: Engine) -> None:
-    if engine.is_here:
-        return
-    if engine.name == "openmpi":
-        discovery.open_mpi()  # says what is missing
-    if engine.name == "direct":
-        hint = f"{ENABLE_SDK}, or rehearse with --engine openmpi"
-        raise NotReadyError("the Poplar SDK is not enabled here: POPLAR_SDK_ENABLED is not set", hint=hint)
-    raise NotReadyError("there is no poprun here", hint=f"{ENABLE_SDK}, or rehearse with --engine openmpi")
 
 
 def _make_run(launch: Launch, path: Path, is_made: bool) -> RunDirectory:

@@ -124,6 +124,22 @@ def test_topology_does_not_print(trees: Dict[Path, ast.Module]) -> None:
     ] == []
 
 
+def test_only_engines_know_engines_by_their_names(trees: Dict[Path, ast.Module]) -> None:
+    """Everyone else asks the engine: an engine that is added needs no other line outside its own folder."""
+    compared = [
+        f"{_name(path)}:{node.lineno}"
+        for path, tree in trees.items()
+        if _room(path) == "launcher" and path.parent.name != "engines"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        for side in (node.left, *node.comparators)
+        if isinstance(side, ast.Attribute)
+        and side.attr == "name"
+        and "engine" in (getattr(side.value, "id", ""), getattr(side.value, "attr", ""))
+    ]
+    assert compared == []
+
+
 def test_no_file_is_a_decision_not_yet_made() -> None:
     undecided = re.compile(r"_?(utils?|helpers?|misc|common)(_.*)?")
     assert [_name(path) for path in SOURCES if undecided.fullmatch(path.stem)] == []

@@ -12,10 +12,10 @@ import click
 from ipulaunch.configs.errors import PlanError, UsageError
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.engines import discovery
+from ipulaunch.launcher.engines.command import shell_words
 from ipulaunch.launcher.engines.poprun import about_output
 from ipulaunch.launcher.engines.poprun_reader import Line, read_line
 from ipulaunch.launcher.engines.poprun_table import parse_sdk
-from ipulaunch.launcher.launch.command import shell_words
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.machines.pods import usual_ilds
 from ipulaunch.topology.planning.rules import Finding, Numbers, check

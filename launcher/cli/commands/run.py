@@ -12,8 +12,8 @@ from ipulaunch.configs.settings.sections import Launch
 from ipulaunch.launcher.cli.commands.output import print_launch
 from ipulaunch.launcher.cli.options import launch_options_from, run_options, verbosity_from
 from ipulaunch.launcher.cli.settings_command import ProgramCommand
+from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_program
-from ipulaunch.launcher.launch.launch_options import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.planning import plan_program
 from ipulaunch.launcher.show.messages import show_messages
 
@@ -84,7 +84,7 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
     from ipulaunch.launcher.show.display import make_display
     from ipulaunch.launcher.supervise.running import carry_out
 
-    if options.python is not None and engine.name == "openmpi":
+    if options.python is not None and engine.is_rehearsal:
         require_python(options.python)
     if launch.solution.plan.hosts == ("localhost",):
         require_program(program[0], options.env)

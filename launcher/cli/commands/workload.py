@@ -18,8 +18,8 @@ from ipulaunch.launcher.cli.options import (
     verbosity_from,
 )
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
+from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_workload
-from ipulaunch.launcher.launch.launch_options import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.runs.earlier_runs import about_resume, with_resume
 from ipulaunch.launcher.show.messages import show_messages
 
@@ -37,7 +37,7 @@ def make_command(workload: str) -> click.Command:
         engine = choose_engine(engine_asked, dry_run or as_json)
         if not values["rehearsal"]:
             refuse_silent_rehearsal(engine, engine_asked, "--engine openmpi or --rehearsal")
-        settings = settings_from(workload, values, on_cpus=engine.name == "openmpi")
+        settings = settings_from(workload, values, on_cpus=engine.is_rehearsal)
         resolved = with_resume(settings)
         show_messages(about_resume(settings, resolved))
         options = launch_options_from(values)

@@ -47,9 +47,9 @@ from ipulaunch.data_pipeline.sources.mnist import Mnist
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, read_attempts, read_trace
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.openmpi import OpenMpiOptions, openmpi_argv
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import LaunchOptions
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.endings import read_endings

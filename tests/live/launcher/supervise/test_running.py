@@ -16,7 +16,7 @@ from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import Event, Training, Update
 from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.settings.workloads import resolve
-from ipulaunch.launcher.launch.command import Command
+from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.runs import run_paths
 from ipulaunch.launcher.runs.run_paths import run_path

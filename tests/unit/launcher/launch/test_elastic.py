@@ -10,9 +10,12 @@ import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.openmpi import OpenMpi
+from ipulaunch.launcher.engines.poprun import Poprun
 from ipulaunch.launcher.launch.elastic import planned_without
 from ipulaunch.launcher.launch.launch import Launch, launch_again, launch_workload
-from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise import running
 from ipulaunch.launcher.supervise.endings import read_endings
@@ -20,8 +23,7 @@ from ipulaunch.launcher.supervise.stop_signals import StopSignals
 from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology.planning.plan import from_json
 
-POPRUN = Engine("poprun", False, "poprun")
-OPENMPI = Engine("openmpi", False, "openmpi")
+POPRUN, OPENMPI = Poprun(), OpenMpi()
 MakeLaunch = Callable[..., Launch]
 
 

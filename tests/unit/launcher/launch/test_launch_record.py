@@ -9,9 +9,9 @@ import pytest
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import OFFERED
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import LaunchOptions
 
 OPTIONS = LaunchOptions(
     pod="16",

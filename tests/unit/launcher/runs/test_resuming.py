@@ -8,8 +8,9 @@ import pytest
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.registry import ENGINES, engine_class
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import LaunchOptions
 from ipulaunch.launcher.runs import resuming
 from ipulaunch.topology.planning.plan import Plan, from_json, to_json
 
@@ -59,7 +60,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> List[Any]:
         return 0
 
     monkeypatch.setattr(resuming, "attend", attend)
-    monkeypatch.setattr(resuming, "require", lambda engine: None)
+    for name in ENGINES:
+        monkeypatch.setattr(engine_class(name), "require", lambda engine: None)
     return launches
 
 
