@@ -33,7 +33,7 @@ def record_ending(run: RunDirectory, verdict: Verdict) -> None:
 
 
 def read_endings(run: RunDirectory) -> List[Ending]:
-    """The endings so far; a line that is not whole is left out."""
+    """The endings so far, without lines that are not whole."""
     try:
         lines = run.endings.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -42,7 +42,7 @@ def read_endings(run: RunDirectory) -> List[Ending]:
 
 
 def attempt_of(run: RunDirectory) -> int:
-    """The number of the present attempt; what earlier ones have left is kept under theirs."""
+    """The number of the present attempt. The records of earlier ones are kept under their numbers."""
     numbers = (int(path.name) for path in run.attempts.glob("*") if re.fullmatch(r"\d+", path.name, re.ASCII))
     return 1 + max(numbers, default=0)
 
@@ -55,14 +55,14 @@ def restarts(run: RunDirectory) -> int:
 
 
 def preemptions(run: RunDirectory) -> int:
-    """How often the run was stopped on request, over its whole life."""
+    """How often somebody has stopped the run, over its whole life."""
     return sum(ending.exit_code == StoppedError.exit_code for ending in read_endings(run))
 
 
 def within_preemptions(run: RunDirectory, verdict: Verdict, survival: Survival) -> Verdict:
-    """The verdict on a run that was stopped, which asks to be started again only as often as it may.
+    """The verdict on a run that was stopped: its exit code asks for another start only --max-preemptions times.
 
-    One that was cancelled does not ask at all. To be called before the ending is recorded.
+    A run that was cancelled does not ask for one. Call this before record_ending().
     """
     if verdict.exit_code != StoppedError.exit_code:
         return verdict
