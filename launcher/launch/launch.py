@@ -7,6 +7,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.messages import Message, note, warning
 from ipulaunch.configs.runs.job import Job, set_options
+from ipulaunch.configs.settings.survival import Survival
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.engines.engine import CommandRequest, Engine
@@ -26,6 +27,11 @@ class Launch(NamedTuple):
     job: Optional[Job]  # None for a user's own program
     messages: Tuple[Message, ...] = ()  # also those of the solution
     options: LaunchOptions = LaunchOptions()  # what it was planned from
+
+    @property
+    def survival(self) -> Survival:
+        """What happens when it fails or hangs; the defaults for a program."""
+        return self.job.settings.survival if self.job else Survival()
 
 
 def launch_workload(resolved: Resolved, options: LaunchOptions, engine: Engine, run_dir: Optional[Path]) -> Launch:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Callable, Dict, Mapping, NamedTuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import DataError, IpulaunchError
+from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.secrets import secret_values
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
@@ -22,10 +23,10 @@ _NAMES = {"ilds": "num_ilds", "sdk": "sdk_version"}  # of options, where they ar
 
 
 class LaunchRecord(NamedTuple):
-    """What a run was launched with, and what to say of it."""
+    """The options that a run was launched with, and what the user should know about them."""
 
     options: LaunchOptions
-    note: str
+    messages: Tuple[Message, ...] = ()
 
 
 def to_json(options: LaunchOptions) -> str:
@@ -62,22 +63,21 @@ def from_json(text: str, name: str) -> LaunchOptions:
 def read(run: RunDirectory) -> LaunchRecord:
     """How a run was launched.
 
-    It has programs and their options in it, so it counts only where we have written it ourselves.
+    The record names programs and their options, so ipulaunch trusts only a record of the same user.
     """
     try:
         if run.asked.stat().st_uid != os.getuid():
-            return LaunchRecord(
-                LaunchOptions(), f"{run.asked} is another user's: options of the launch are those given now"
-            )
+            text = f"{run.asked} is another user's: options of the launch are those given now"
+            return LaunchRecord(LaunchOptions(), (note(text),))
         options = from_json(read_text(run.asked), str(run.asked))
     except FileNotFoundError:
-        why = "how it was launched is not recorded: options such as --env and --vipu-partition are those given now"
-        return LaunchRecord(LaunchOptions(), why)
+        text = "how it was launched is not recorded: options such as --env and --vipu-partition are those given now"
+        return LaunchRecord(LaunchOptions(), (note(text),))
     except OSError as error:
         raise DataError(f"{run.asked} cannot be read: {error.strerror}") from error
     given = {**options._asdict(), **options.poprun, "poprun": None}
     flags = [_flag(name, value) for name, value in given.items() if _was_given(name, value)]
-    return LaunchRecord(options, f"taken from the launch of the run: {', '.join(flags)}" if flags else "")
+    return LaunchRecord(options, (note(f"taken from the launch of the run: {', '.join(flags)}"),) if flags else ())
 
 
 def laid_over(given: LaunchOptions, before: LaunchOptions) -> LaunchOptions:

@@ -10,8 +10,8 @@ from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.sites import Site
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.launch.earlier_runs import about_resume, with_resume
 from ipulaunch.launcher.launch.launch import Launch
-from ipulaunch.launcher.runs.earlier_runs import about_resume, with_resume
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.job_launch import launch_job, with_layout
 from ipulaunch.launcher.schedulers.nodes import plan_on_nodes

@@ -24,7 +24,7 @@ from ipulaunch.configs.runs.events import (
 )
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.launch.launch import Launch
-from ipulaunch.launcher.supervise.attempts import Restart
+from ipulaunch.launcher.supervise.endings import Restart
 from ipulaunch.launcher.supervise.progress import Recorded, RunProgress
 from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology import Plan

@@ -1,4 +1,4 @@
-"""How the attempts of a run have ended, one line each, kept with the run."""
+"""How the attempts of a run have ended, which the run keeps line by line, and whether another one follows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from ipulaunch.configs.runs.untrusted import parse_json
 from ipulaunch.configs.settings.survival import Survival
 from ipulaunch.configs.text import utc
 from ipulaunch.launcher.supervise.verdict import Verdict
+
+LONGEST_WAIT_S = 600.0  # before a restart, unless the first one is to wait longer
 
 
 class Ending(NamedTuple):
@@ -71,6 +73,38 @@ def within_preemptions(run: RunDirectory, verdict: Verdict, survival: Survival) 
     count, most = 1 + preemptions(run), survival.max_preemptions
     code = JobError.exit_code if count > most else verdict.exit_code
     return dataclasses.replace(verdict, exit_code=code, preemptions=count, max_preemptions=most)
+
+
+class Restart(NamedTuple):
+    """The next attempt of a run that failed."""
+
+    number: int
+    most: int
+    wait_s: float
+
+
+def next_restart(
+    verdict: Verdict, survival: Survival, restarts: int, has_trained: bool, in_vain: int = 0
+) -> Optional[Restart]:
+    """The restart after this verdict, or None. It waits longer after restarts that got no further.
+
+    A job that never made an update would fail in the same way again. Wrong settings, data and plans stay wrong. And
+    nobody restarts a run that somebody has stopped.
+    """
+    if verdict.exit_code != JobError.exit_code or verdict.was_asked_to_stop or not has_trained:
+        return None
+    if restarts >= survival.max_restarts:
+        return None
+    first_s = survival.restart_backoff_s
+    wait_s = min(first_s * 2.0 ** min(in_vain, 64), max(first_s, LONGEST_WAIT_S))
+    return Restart(restarts + 1, survival.max_restarts, wait_s)
+
+
+def after_restarts(verdict: Verdict, survival: Survival, restarts: int) -> Verdict:
+    """The last verdict, with the number of restarts before it."""
+    if verdict.exit_code != JobError.exit_code or not restarts:
+        return verdict
+    return dataclasses.replace(verdict, restarts=restarts, max_restarts=survival.max_restarts)
 
 
 def _read(line: str) -> Optional[Ending]:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
-from ipulaunch.launcher.runs.process_table import all_processes
+from ipulaunch.launcher.supervise.process_table import all_processes
 
 ENGINE_ENDS_ON = signal.SIGINT
 _END_S, _END_INTERVAL_S = 10.0, 0.01  # for the kernel to end what was killed, on a busy machine

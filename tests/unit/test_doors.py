@@ -30,6 +30,18 @@ NEVER: Dict[str, Set[str]] = {
     "topology": {"subprocess", "multiprocessing"},
 }
 
+# What each folder of launcher/ may import of the others: those above it here, as far as it needs them.
+LAUNCHER: Dict[str, Set[str]] = {
+    "engines": set(),  # what starts instances
+    "launch": {"engines"},  # what is decided
+    "schedulers": {"engines", "launch"},
+    "supervise": {"engines", "launch"},  # processes, and what they leave
+    "show": {"launch", "supervise"},
+    "doctor": {"engines", "launch", "supervise"},
+    "runs": {"engines", "launch", "schedulers", "supervise", "show", "doctor"},  # what is done: run, resume, look
+    "cli": {"engines", "launch", "schedulers", "supervise", "show", "doctor", "runs"},
+}
+
 SOURCES = sorted(path for room in DOORS for path in (ROOT / room).rglob("*.py"))
 
 
@@ -94,6 +106,25 @@ def test_room_imports_only_through_its_doors(room: str, trees: Dict[Path, ast.Mo
                 if not allowed or door in NEVER.get(room, set()):
                     wrong.append(f"{_name(path)}:{line} imports {name}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("folder", LAUNCHER)
+def test_folders_of_the_launcher_import_one_way(folder: str, trees: Dict[Path, ast.Module]) -> None:
+    wrong = [
+        f"{_name(path)}:{line} imports {name}"
+        for path, tree in trees.items()
+        if path.relative_to(ROOT).parts[:2] == ("launcher", folder)
+        for line, name in _imports(tree)
+        if name.startswith("ipulaunch.launcher.") and name.split(".")[2] not in LAUNCHER[folder] | {folder}
+    ]
+    assert wrong == []
+
+
+def test_every_folder_of_the_launcher_has_its_place_in_the_order() -> None:
+    places = list(LAUNCHER)
+    assert set(places) == {path.name for path in (ROOT / "launcher").iterdir() if (path / "__init__.py").exists()}
+    for place, folder in enumerate(places):
+        assert LAUNCHER[folder] <= set(places[:place]), f"{folder} imports what stands below it"
 
 
 def test_what_is_installed_is_the_rooms_and_nothing_of_the_tests() -> None:

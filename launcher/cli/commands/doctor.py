@@ -35,11 +35,11 @@ from ipulaunch.launcher.doctor.world import this_machine
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.registry import choose_engine, default_engine, engine_class, silent_rehearsal
+from ipulaunch.launcher.launch.earlier_runs import with_resume
 from ipulaunch.launcher.launch.launch import launch_planned, launch_program
 from ipulaunch.launcher.launch.machines import named_hosts
 from ipulaunch.launcher.launch.planning import PROGRAM, plan_for, plan_program
 from ipulaunch.launcher.launch.workload_planning import plan_workload
-from ipulaunch.launcher.runs.earlier_runs import with_resume
 from ipulaunch.topology import Plan
 
 

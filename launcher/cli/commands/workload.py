@@ -19,8 +19,8 @@ from ipulaunch.launcher.cli.options import (
 )
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
 from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
+from ipulaunch.launcher.launch.earlier_runs import about_resume, with_resume
 from ipulaunch.launcher.launch.launch import launch_workload
-from ipulaunch.launcher.runs.earlier_runs import about_resume, with_resume
 from ipulaunch.launcher.show.messages import show_messages
 
 
@@ -47,12 +47,12 @@ def make_command(workload: str) -> click.Command:
             print_launch(launch_workload(resolved, options, engine, None), as_json)
             return
         from ipulaunch.launcher.runs.run_paths import run_path
+        from ipulaunch.launcher.runs.running import run_launch
         from ipulaunch.launcher.show.display import make_display
-        from ipulaunch.launcher.supervise.running import carry_out
 
         with run_path(workload, run_dir) as path:
             launch = launch_workload(resolved, options, engine, path)
-            code = carry_out(launch, path, make_display(verbose), is_made=run_dir is None)
+            code = run_launch(launch, path, make_display(verbose), is_made=run_dir is None)
         click.get_current_context().exit(code)
 
     return command

@@ -11,7 +11,7 @@ from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.registry import ENGINES, engine_class
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.runs import resuming
+from ipulaunch.launcher.runs import running
 from ipulaunch.topology.planning.plan import Plan, from_json, to_json
 
 JOB = Job("cosmoflow", "cpu", resolve("cosmoflow", rehearsal=True).settings)
@@ -59,7 +59,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> List[Any]:
         launches.append(launch)
         return 0
 
-    monkeypatch.setattr(resuming, "attend", attend)
+    monkeypatch.setattr(running, "attend", attend)
     for name in ENGINES:
         monkeypatch.setattr(engine_class(name), "require", lambda engine: None)
     return launches

@@ -14,9 +14,10 @@ from ipulaunch.configs.runs.checkpoints import checkpoints_in, checkpoints_of
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory, is_file, records_of
 from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.settings.workloads import Resolved
-from ipulaunch.launcher.runs.same_network import is_same, require_same
+from ipulaunch.launcher.launch.same_network import is_same, require_same
 
 AUTO = "auto"
+FRESH_S = 30.0  # instances give a sign of life every second; a network disk may show it late
 
 
 def all_runs(runs_dir: Path) -> List[Path]:
@@ -46,6 +47,11 @@ def modified(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
+
+
+def last_sign(run: RunDirectory) -> float:
+    """When an instance of a run gave its last sign of life; 0 where none has."""
+    return max(map(modified, run.path.glob("instance-*/heartbeat")), default=0.0)
 
 
 def with_resume(resolved: Resolved, *, elsewhere: bool = False) -> Resolved:
