@@ -177,7 +177,7 @@ def test_whole_characters_written_in_halves_are_read() -> None:
 def test_pipes_devices_and_directories_are_no_records(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             read_text(path)
 
 

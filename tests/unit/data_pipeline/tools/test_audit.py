@@ -284,7 +284,7 @@ def to_a_large_hole(path: Path) -> None:
 def test_what_has_no_end_is_not_read(name: str, spoil: Callable[[Path], None], traced: MakeRun, events: Events) -> None:
     run = traced()
     spoil(run.path / name)
-    with pytest.raises(DataError, match=f"{name}: it is no regular file"):
+    with pytest.raises(DataError, match=f"{name}: it is not a regular file"):
         check(run, events)
 
 
