@@ -17,7 +17,7 @@ from ipulaunch.launcher.engines.poprun_table import is_given, refuse_contradicti
 from ipulaunch.launcher.launch.command import Command, words_of
 from ipulaunch.launcher.launch.examination import Finding
 from ipulaunch.launcher.launch.launch_options import Asked, Engine
-from ipulaunch.launcher.launch.needs import lacks_images, require_data, require_python
+from ipulaunch.launcher.launch.needs import require_data, require_python
 from ipulaunch.launcher.launch.planning import Planned, plan_workload
 from ipulaunch.launcher.launch.redaction import redact, refuse_secret
 from ipulaunch.topology import Plan
@@ -57,8 +57,8 @@ def launch_planned(
     if engine.is_here and run_dir is not None:  # what is only printed may be for a machine that has the data
         require_data(resolved.workload, settings)
         require_python(_python(asked, engine))
-    elif lacks_images(settings):
-        warning = f"{resolved.workload} needs its images, and the command names none: give --dataset-path"
+    elif settings.data.is_unnamed:
+        warning = f"{resolved.workload} needs its images, and the command names none: give {settings.data.option}"
         solution = solution._replace(warnings=(*solution.warnings, warning))
     worker = _worker(resolved.workload, solution.plan, asked, engine)
     worker += ["--rehearsal"] if resolved.rehearsal else []

@@ -152,7 +152,7 @@ def prepare(
     variables = variables_of(asked.env, scheduler, os.environ, has_setup=has_setup)
     asked = asked._replace(env=variables.env)
     wishes = wishes._replace(sent=variables.sent, secrets=variables.secrets)
-    require_images(resolved.workload, resolved.settings)  # the job would fail for it, after the queue
+    require_images(resolved.workload, resolved.settings.data)  # the job would fail for it, after the queue
     # What is forwarded by its name is for the job to look up.
     values_alone = asked._replace(env=tuple(text for text in asked.env if "=" in text))
     launch = launch_workload(resolved, values_alone, engine, None)
