@@ -92,17 +92,16 @@ def _by_default(sdk: Sdk) -> Dict[str, Any]:
 
 
 def _of_user(plan: Plan, given: Mapping[str, Any]) -> Dict[str, Any]:
-    is_alone = plan.hosts == ("localhost",)
     return {
         OFFERED[key].name: value
         for key, value in given.items()
-        if is_given(value) and not (is_alone and OFFERED[key].for_hosts)
+        if is_given(value) and not (plan.is_on_this_host and OFFERED[key].for_hosts)
     }
 
 
 def _of_plan(plan: Plan, options: PoprunOptions) -> Dict[str, Any]:
     return {
-        "host": None if plan.hosts == ("localhost",) else hostlist.render(plan.hosts),
+        "host": None if plan.is_on_this_host else hostlist.render(plan.hosts),
         "num-instances": plan.instances,
         "num-replicas": plan.replicas,
         "ipus-per-replica": plan.ipus_per_replica,

@@ -22,7 +22,7 @@ from ipulaunch.topology.planning.solver import Solution
 def planned_again(plan: Plan, job: Job, asked: Asked, num_instances: Optional[int], engine: Engine) -> Solution:
     """Another plan for a run, with the same replicas and batches; where no hosts are asked for, on the same ones."""
     settings = job.settings
-    if asked.hosts is None and asked.hostfile is None and plan.hosts != ("localhost",):
+    if asked.hosts is None and asked.hostfile is None and not plan.is_on_this_host:
         asked = asked._replace(hosts=hostlist.render(plan.hosts))
     launch = dataclasses.replace(
         settings.launch,

@@ -119,7 +119,7 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         from ipulaunch.launcher.engines.poprun import PoprunOptions, about_output, poprun_argv
         from ipulaunch.launcher.engines.poprun_table import OFFERED, deprecation
 
-        if solution.plan.hosts != ("localhost",):
+        if not solution.plan.is_on_this_host:
             # A line that is only printed is for a machine that has the SDK, and whose other variables nobody knows.
             of_sdk = of_the_sdk(os.environ if engine.is_here else None)
             named_already = {*forward, *named(words_of("--mpi-local-args", asked.mpi_local_args))}
@@ -142,7 +142,7 @@ def _launch(engine: Engine, solution: Solution, asked: Asked, program: List[str]
         if asked.openmpi_version is not None:
             notes.append("for rehearsals only, without effect on a POD: --openmpi-version")
         for_hosts = [option.key for option in used if option.for_hosts]
-        if for_hosts and solution.plan.hosts == ("localhost",):
+        if for_hosts and solution.plan.is_on_this_host:
             notes.append(f"for several hosts, without effect on one: {_flags(for_hosts)}")
     elif engine.name == "direct":
         from ipulaunch.launcher.engines.direct import direct_environment, require_one_process, unused

@@ -183,7 +183,7 @@ def _host_names(
     if names:
         return names, "--hosts" if asked.hosts is not None else "--hostfile"
     if engine.name != "poprun" or count == 1:
-        return ("localhost",), "computed"
+        return (hostlist.LOCALHOST,), "computed"
     if need_names:
         raise PlanError(f"{need}, and none are named", hint=f"give --hosts a,b or --hosts 'host[0-{count - 1}]'")
     return tuple(f"host{index}" for index in range(count)), "catalogue"

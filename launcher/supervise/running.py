@@ -152,7 +152,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
             run.stop.touch()
         except OSError:  # a full disk, on which no checkpoint would find room either
             return 0.0
-        after = "this update" if launch.job.backend == "cpu" else "this call of the device"
+        after = "this update" if launch.job.is_rehearsal else "this call of the device"
         display.stopping(signal.Signals(number).name, after, survival.grace_s)
         return survival.grace_s
 
@@ -165,7 +165,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
         signals,
         ask_to_stop=ask_to_stop,
         is_hung=lambda: is_ours and watch.verdict() is not None,
-        removes_files=is_ours and plan.hosts == ("localhost",),
+        removes_files=is_ours and plan.is_on_this_host,
     )
     environ = without_secrets(os.environ, [text.partition("=")[0] for text in launch.asked.env])
     display.begin()
@@ -192,7 +192,7 @@ def _attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopS
 
 def _can_keep(job: Job, progress: Progress) -> bool:
     """Whether there may be updates for a checkpoint to keep; IPUs tell of none before their first call returns."""
-    return progress.update > 0 or (job.backend == "ipu" and progress.total_updates > 0)
+    return progress.update > 0 or (not job.is_rehearsal and progress.total_updates > 0)
 
 
 def require(engine: Engine) -> None:

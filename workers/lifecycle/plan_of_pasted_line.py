@@ -35,7 +35,7 @@ def own_plan(job: Job, batch: Batch, place: Place, binding: Binding, each: Calla
 def _placements(found: Sequence[Dict[str, Any]], replicas: int) -> List[Placement]:
     names = [str(about["host"]) for about in found]
     if len(set(names)) == 1 or not all(map(hostlist.is_name, names)):
-        names = ["localhost"] * len(names)
+        names = [hostlist.LOCALHOST] * len(names)
     return [
         Placement(
             instance=index,

@@ -84,7 +84,7 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
 
     if asked.python is not None and engine.name == "openmpi":
         require_python(asked.python)
-    if launch.solution.plan.hosts == ("localhost",):
+    if launch.solution.plan.is_on_this_host:
         require_program(program[0], asked.env)
     with run_path("program", run_dir) as path:
         code = carry_out(launch, path, make_display(verbose=False), is_made=run_dir is None)
