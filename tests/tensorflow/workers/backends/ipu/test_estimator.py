@@ -9,13 +9,14 @@ from typing import Any, Callable, Dict, List
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology.planning.batch import make_batch
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.backends.ipu.backend import IpuBackend
@@ -332,17 +333,18 @@ def example(path: Path, name: str, place: Any, make: Callable[..., Any], *texts:
         settings.micro_batches_per_turn,
     )  # fmt: skip
     directory = RunDirectory(path / f"run-{len(list(path.glob('run-*')))}")
-    records, backend = Records(directory, 0), make(settings, batch, place)
+    plan = plan_of(batch, ipus_per_replica=place.ipus_per_replica)
+    records, backend = Records(directory, 0), make(settings, plan)
     job = Job("cifar10", "ipu" if isinstance(backend, IpuBackend) else "cpu", settings)
-    stop = StopRequest(directory, place, backend.collective)
-    summary = run_instance(Instance(job, batch, place, backend, directory, records, 1, stop))
+    stop = StopRequest(directory, 0, backend.collective)
+    summary = run_instance(Instance(job, plan, 0, backend, directory, records, 1, stop))
     records.done(summary)
     newest = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(path / "model")))
     return {**summary, "weights": {name: newest.get_tensor(name) for name in newest.get_variable_to_shape_map()}}
 
 
-def on_cpus(settings: Any, batch: Any, place: Place) -> Any:
-    return CpuBackend(settings, batch, place, Alone())
+def on_cpus(settings: Any, plan: Plan) -> Any:
+    return CpuBackend(settings, plan, 0, Alone())
 
 
 def assert_trains_as_on_cpus(name: str, sdk: str, standin: Any, tmp_path: Path) -> None:
@@ -353,7 +355,7 @@ def assert_trains_as_on_cpus(name: str, sdk: str, standin: Any, tmp_path: Path) 
         # Both continue the same training on CPUs.
         for path in (tmp_path / "ipu", tmp_path / "cpu"):
             example(path, name, place, on_cpus, "training.seed=1")
-        found = example(tmp_path / "ipu", name, place, IpuBackend, "training.num_epochs=2", "training.seed=1")
+        found = example(tmp_path / "ipu", name, place, ipu_backend, "training.num_epochs=2", "training.seed=1")
     expected = example(tmp_path / "cpu", name, place, on_cpus, "training.num_epochs=2", "training.seed=1")
     assert found["weights"].keys() == expected["weights"].keys()
     for weight, value in expected["weights"].items():
@@ -383,7 +385,7 @@ def test_a_pipeline_is_tested_without_an_accumulation(
     place = standin("3.4", replicas=1)
     trained = example(tmp_path, "pipelined, one turn", place, on_cpus)
     texts = ("training.training=false", "training.gradient_accumulation_count=1")
-    tested = example(tmp_path, "pipelined, one turn", place, IpuBackend, *texts)
+    tested = example(tmp_path, "pipelined, one turn", place, ipu_backend, *texts)
     assert tested["metrics"]["val_loss"] == pytest.approx(trained["metrics"]["val_loss"], abs=1e-5)
     (steps,) = [
         given["steps"]

@@ -12,16 +12,15 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 import pytest
+from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
-from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
@@ -29,7 +28,7 @@ from ipulaunch.workers.state.checkpoints import load
 from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("smooth")
-Install = Callable[..., Place]
+Install = Callable[..., Any]
 SDKS, BITS, REMAINDERS = ("2.6", "3.0", "3.1", "3.4"), ("32.32", "16.32", "16.16"), ("drop", "repeat", "pad")
 IMAGES = ("data.synthetic_data=cpu", "data.augment=false", "schedule.name=const", "schedule.warmup_epochs=0")
 SMALL = ("training.micro_batch_size=2", "training.num_epochs=2", "optimizer.learning_rate=0.001")
@@ -83,12 +82,12 @@ def settings_of(workload: Workload, *texts: str) -> Any:
     return resolve(workload.name, rehearsal=True, overrides=overrides).settings
 
 
-def trained(path: Path, workload: Workload, settings: Any, place: Place, backend: Any) -> Dict[str, np.ndarray]:
+def trained(path: Path, workload: Workload, settings: Any, backend: Any) -> Dict[str, np.ndarray]:
     """The weights that a run leaves, by name, and its measures."""
-    directory, batch = RunDirectory(path), backend.batch
-    records, stop = Records(directory, 0), StopRequest(directory, place, backend.collective)
+    directory = RunDirectory(path)
+    records, stop = Records(directory, 0), StopRequest(directory, 0, backend.collective)
     job = Job(workload.name, "cpu", settings)
-    records.done(run_instance(Instance(job, batch, place, backend, directory, records, 1, stop)))
+    records.done(run_instance(Instance(job, backend.plan, 0, backend, directory, records, 1, stop)))
     saved = sorted((path / "checkpoints").iterdir())[-1]
     names = json.loads((saved / "manifest.json").read_text())["names"]
     (path / "measured.json").write_text((path / "metrics.jsonl").read_text().splitlines()[-1])
@@ -108,10 +107,11 @@ def test_a_workload_trains_as_on_cpus(
     if remainder == "drop" and workload.accumulation > 2:  # enough for an update
         texts += ("data.n_train=40",)
     monkeypatch.setenv("POPDIST_NUM_IPUS_PER_REPLICA", str(workload.ipus))
-    settings, place = settings_of(workload, *texts), standin(sdk, replicas=replicas)
+    settings = settings_of(workload, *texts)
+    standin(sdk, replicas=replicas)
     batch = Batch(2, replicas, workload.accumulation)
-    found = trained(tmp_path / "ipu", workload, settings, place, IpuBackend(settings, batch, place))
-    expected = trained(tmp_path / "cpu", workload, settings, place, CpuBackend(settings, batch, place, Alone()))
+    found = trained(tmp_path / "ipu", workload, settings, ipu_backend(settings, plan_of(batch)))
+    expected = trained(tmp_path / "cpu", workload, settings, CpuBackend(settings, plan_of(batch), 0, Alone()))
     assert found.keys() == expected.keys()
     for weight, value in expected.items():
         assert np.isfinite(found[weight]).all()
@@ -125,14 +125,14 @@ def test_a_workload_trains_as_on_cpus(
 def test_batch_norm_trains_on_where_it_was_interrupted(sdk: str, standin: Install, tmp_path: Path) -> None:
     """At night: test_train.py resumes on CPUs, and a resume inside a device call is in test_backend.py."""
     workload = WORKLOADS["CIFAR ResNet-8"]
-    place, batch = standin(sdk, replicas=2), Batch(2, 2, 2)
+    standin(sdk, replicas=2)
     texts = ("training.gradient_accumulation_count=2", "optimizer.momentum=0.9")
     whole, first = settings_of(workload, *texts), settings_of(workload, *texts, "training.num_epochs=1")
-    backend = IpuBackend(whole, batch, place)
-    expected = trained(tmp_path / "whole", workload, whole, place, backend)
+    backend = ipu_backend(whole, plan_of(Batch(2, 2, 2)))
+    expected = trained(tmp_path / "whole", workload, whole, backend)
     backend.settings = first
-    trained(tmp_path / "first", workload, first, place, backend)
+    trained(tmp_path / "first", workload, first, backend)
     backend.settings = second = settings_of(workload, *texts, f"training.resume={tmp_path / 'first'}")
-    found = trained(tmp_path / "second", workload, second, place, backend)
+    found = trained(tmp_path / "second", workload, second, backend)
     for weight, value in expected.items():
         np.testing.assert_array_equal(found[weight], value, err_msg=weight)
