@@ -60,10 +60,8 @@ def launch_planned(
     elif lacks_images(settings):
         warning = f"{resolved.workload} needs its images, and the command names none: give --dataset-path"
         solution = solution._replace(warnings=(*solution.warnings, warning))
-    worker = _worker(resolved.workload, solution.plan, asked, engine)
-    worker += ["--rehearsal"] if resolved.rehearsal else []
-    worker += set_options(resolved)
-    worker += ["--run-dir", str(run_dir)] if run_dir else []
+    worker = _worker(resolved.workload, asked, engine)
+    worker += _described(resolved, solution.plan, engine) if run_dir is None else ["--run-dir", str(run_dir)]
     job = Job(resolved.workload, engine.backend, settings)
     launch = _launch(engine, solution, asked, worker, job)
     notes = (*launch.notes, *offline_notes, *findings.notes)
@@ -72,14 +70,19 @@ def launch_planned(
 
 def launch_again(solution: Solution, job: Job, asked: Asked, engine: Engine, run_dir: Path) -> Launch:
     """The launch of a run that has its job in its directory already."""
-    worker = _worker(job.workload, solution.plan, asked, engine)
+    worker = _worker(job.workload, asked, engine)
     return _launch(engine, solution, asked, [*worker, "--run-dir", str(run_dir)], job)
 
 
-def _worker(workload: str, plan: Plan, asked: Asked, engine: Engine) -> List[str]:
-    """What every instance starts as; one that poprun does not start is told its replicas here."""
-    words = [_python(asked, engine), "-m", "ipulaunch.workers", workload, "--backend", engine.backend]
-    return [*words, "--num-replicas", str(plan.replicas)] if engine.name == "direct" else words
+def _worker(workload: str, asked: Asked, engine: Engine) -> List[str]:
+    """What every instance starts as. A run directory, which follows, has its plan and its job."""
+    return [_python(asked, engine), "-m", "ipulaunch.workers", workload, "--backend", engine.backend]
+
+
+def _described(resolved: Resolved, plan: Plan, engine: Engine) -> List[str]:
+    """What a line says that is only printed: its settings, and the replicas where no poprun tells them."""
+    words = ["--num-replicas", str(plan.replicas)] if engine.name == "direct" else []
+    return [*words, *(["--rehearsal"] if resolved.rehearsal else []), *set_options(resolved)]
 
 
 def launch_program(solution: Solution, program: Tuple[str, ...], asked: Asked, engine: Engine) -> Launch:
