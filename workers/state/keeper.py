@@ -27,7 +27,7 @@ class Keeper:
         self.writes = instance.writes or training.ckpt_all_instances
         self.shared = checkpoints_of(instance.run, instance.job)
         # Those of instance 0 are where they always are: resuming and validation read no others.
-        self.directory = self.shared if instance.writes else self.shared / f"rank{instance.place.instance}"
+        self.directory = self.shared if instance.writes else self.shared / f"rank{instance.index}"
         self.run = str(instance.run.path.absolute())
         self.is_elsewhere = training.checkpoint_output_dir is not None
         if self.writes and self.is_elsewhere:
