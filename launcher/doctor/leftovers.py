@@ -15,10 +15,9 @@ from ipulaunch.configs.text import counted, some
 from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import OK, WARNING, Check
 from ipulaunch.launcher.doctor.world import World
-from ipulaunch.launcher.runs.earlier_runs import all_runs, newest_first
-from ipulaunch.launcher.runs.process_table import all_processes, user_of
-from ipulaunch.launcher.runs.states import FRESH_S, last_sign
+from ipulaunch.launcher.launch.earlier_runs import FRESH_S, all_runs, last_sign, newest_first
 from ipulaunch.launcher.supervise.endings import attempt_of, read_endings
+from ipulaunch.launcher.supervise.process_table import all_processes, user_of
 from ipulaunch.launcher.supervise.session_files import left_sessions, place_of_sessions
 
 GROUP = "leftovers"
