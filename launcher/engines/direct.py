@@ -63,9 +63,8 @@ class Direct(Engine):
             )
         return 1
 
-    def worker(self, workload: str, plan: Plan, options: LaunchOptions) -> List[str]:
-        # poprun would tell it the replicas.
-        return [*super().worker(workload, plan, options), "--num-replicas", str(plan.replicas)]
+    def plan_words(self, plan: Plan) -> List[str]:
+        return ["--num-replicas", str(plan.replicas)]  # of which poprun would tell it
 
     def command(self, request: CommandRequest) -> Tuple[Command, List[Message]]:
         options, plan = request.options, request.plan

@@ -78,9 +78,13 @@ class Engine(abc.ABC):
         """The Python of the instances. A path of this machine means nothing on another one."""
         return options.python or (sys.executable if self.is_here else "python3")
 
-    def worker(self, workload: str, plan: Plan, options: LaunchOptions) -> List[str]:
+    def worker(self, workload: str, options: LaunchOptions) -> List[str]:
         """The words that start a worker, before its own options."""
         return [self.python(options), "-m", "ipulaunch.workers", workload, "--backend", self.backend]
+
+    def plan_words(self, plan: Plan) -> List[str]:
+        """Options of a worker that tell it of the plan what the engine does not."""
+        return []
 
     def program(self, words: Sequence[str], options: LaunchOptions) -> Tuple[List[str], List[Message]]:
         """The words that start a program of the user."""

@@ -50,7 +50,7 @@ def launch_planned(
     elif lacks_images(settings):
         text = f"{workload} needs its images, and the command names none: give --dataset-path"
         solution = solution._replace(messages=(*solution.messages, warning(text)))
-    worker = engine.worker(workload, solution.plan, options)
+    worker = [*engine.worker(workload, options), *engine.plan_words(solution.plan)]
     worker += ["--rehearsal"] if resolved.rehearsal else []
     worker += set_options(resolved)
     worker += ["--run-dir", str(run_dir)] if run_dir else []
@@ -59,7 +59,7 @@ def launch_planned(
 
 def launch_again(solution: Solution, job: Job, options: LaunchOptions, engine: Engine, run_dir: Path) -> Launch:
     """The launch of a run that has its job in its directory already."""
-    worker = engine.worker(job.workload, solution.plan, options)
+    worker = [*engine.worker(job.workload, options), *engine.plan_words(solution.plan)]
     return _launch(engine, solution, options, [*worker, "--run-dir", str(run_dir)], job)
 
 

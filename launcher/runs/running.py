@@ -27,11 +27,12 @@ def run_launch(launch: Launch, path: Path, display: Display, *, is_made: bool = 
 
 def continue_run(launch: Launch, run: RunDirectory, display: Display) -> int:
     """Run another attempt in the directory of a run that has ended; returns the exit code of the whole."""
-    assert launch.job is not None
+    job = launch.job
+    assert job is not None
     with StopSignals() as signals:
         launch = require_other_hosts(launch, run.path, signals)
         with claim(run):
-            launch = launch._replace(job=begin_again(run, launch.solution.plan, launch.job))
+            launch = launch._replace(job=begin_again(run, launch.solution.plan, job))
             with writable(run):
                 write_decided(launch, run)
             return attend(launch, run, display, signals)
