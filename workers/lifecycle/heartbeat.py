@@ -83,12 +83,13 @@ class Heartbeat:
                 )
                 return
 
-    def _sizes(self) -> Dict[str, int]:
+    def _sizes(self) -> Dict[int, int]:
         """How much each instance has recorded."""
         sizes = {}
-        with contextlib.suppress(OSError):
-            for path in self.records.run.path.glob("instance-*/events.jsonl"):
-                sizes[path.parent.name] = path.stat().st_size
+        run = self.records.run
+        for instance in run.instances():
+            with contextlib.suppress(OSError):  # it has not begun yet
+                sizes[instance] = run.events(instance).stat().st_size
         return sizes
 
 

@@ -124,8 +124,9 @@ def _was_kept_out(run: RunDirectory) -> bool:
     Every further attempt is told to continue from where its checkpoints go, also when those that lie there are the
     reason why the first one was refused.
     """
+    paths = [run.attempt(number).events(0) for number in run.earlier_attempts()]
     try:
-        texts = [read_text(path) for path in run.attempts.glob("*/instance-000/events.jsonl")]
+        texts = [read_text(path) for path in paths if path.exists()]
         events = (read_event(parse_json(line)) for text in texts for line in text.splitlines())
         used = any(isinstance(event, (CheckpointWritten, Resumed)) for event in events)
     except (OSError, ValueError):  # what cannot be read keeps nobody from continuing
