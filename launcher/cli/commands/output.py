@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict
+from pathlib import Path
+from typing import Any, Dict, Optional
 
 import click
 
+from ipulaunch.configs.messages import note
 from ipulaunch.configs.runs.secrets import secret_values
 from ipulaunch.launcher.launch.launch import Launch
+from ipulaunch.launcher.launch.planning import PROGRAM
 from ipulaunch.launcher.launch.redaction import redacted
 from ipulaunch.launcher.show.messages import messages_data, show_messages
+from ipulaunch.launcher.show.picture import draw_plan, table
 from ipulaunch.topology.planning.plan import to_json
 from ipulaunch.topology.planning.solver import Solution
+from ipulaunch.topology.planning.table import columns, draw
+
+_OF_BATCHES = ("micro_batch_size", "accumulation", "global_batch_size")
+_WIDEST_TABLE = 200  # columns; PopRun's table of more replicas is longer than any terminal
 
 
-def print_launch(launch: Launch, as_json: bool) -> None:
+def print_launch(launch: Launch, as_json: bool, run_dir: Optional[Path]) -> None:
     """The command of a dry run on stdout, alone; notes and warnings on stderr."""
+    if run_dir is not None:
+        makes = "no run directory" if launch.job is None else "a run directory of its own"
+        show_messages([note(f"--run-dir is for runs; a pasted command makes {makes}")])
     command = redacted(launch.command, secret_values(os.environ))
     if as_json:
         data = {
@@ -31,6 +42,29 @@ def print_launch(launch: Launch, as_json: bool) -> None:
         return
     show_messages(launch.messages)
     click.echo(command.shell())
+
+
+def print_plan(solution: Solution, explain: bool, as_json: bool) -> None:
+    """The plan and its picture on stdout; notes and warnings on stderr."""
+    if as_json:
+        click.echo(json.dumps({**solution_data(solution), **messages_data(solution.messages)}, indent=1))
+        return
+    plan = solution.plan
+    knows_batch = plan.workload != PROGRAM  # a program has its own
+    click.echo((plan.formula if knows_batch else plan.division) + "\n")
+    if solution.training:
+        click.echo(table([(fact.name, fact.text) for fact in solution.training]) + "\n")
+    if explain:
+        told = [decision for decision in solution.decisions if knows_batch or decision.name not in _OF_BATCHES]
+        rows = [(d.name.replace("_", " "), d.value, f"({d.origin})", d.why) for d in told]
+        click.echo(table(rows) + "\n")
+        if solution.rejected:
+            click.echo("instances not taken:")
+            click.echo(table([(f"  {r.instances}", r.why) for r in solution.rejected]) + "\n")
+    click.echo(draw_plan(plan))
+    if columns(plan) <= _WIDEST_TABLE:
+        click.echo("\n" + draw(plan))
+    show_messages(solution.messages)
 
 
 def solution_data(solution: Solution) -> Dict[str, Any]:
