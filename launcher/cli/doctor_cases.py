@@ -75,7 +75,7 @@ def _case(options: LaunchOptions, run_dir: Optional[Path]) -> Case:
 def _planned(case: Case, solution: Solution, engine: Engine, is_chosen: bool) -> Case:
     plan, name = solution.plan, engine.doctor_name
     engines: Tuple[str, ...] = (name,) if is_chosen else BOTH
-    hosts = () if plan.hosts == ("localhost",) else plan.hosts
+    hosts = () if plan.is_on_this_host else plan.hosts
     return case._replace(plan=plan, engine=name, engines=engines, hosts=hosts)
 
 

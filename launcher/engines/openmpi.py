@@ -98,7 +98,7 @@ def openmpi_argv(plan: Plan, options: OpenMpiOptions, program: Sequence[str]) ->
     if plan.oversubscribed:
         # Waiting instances would otherwise spin on the cores that the others need.
         argv += ["--mca", "mpi_yield_when_idle", "1"]
-    if plan.hosts != ("localhost",):
+    if not plan.is_on_this_host:
         argv += _keepalive(options)
     argv += words_of("--mpi-global-args", options.mpi_global_args)
     local = words_of("--mpi-local-args", options.mpi_local_args)

@@ -50,7 +50,6 @@ class Poprun(Engine):
             options.poprun, {name: request.env.get(name, os.environ.get(name, "")) for name in request.forward}
         )
         as_root, messages = allows_root(self, options)
-        is_alone = plan.hosts == ("localhost",)
         sdk = options.sdk or discovery.sdk_here(os.environ)
         written = PoprunOptions(
             sdk=sdk,
@@ -60,7 +59,7 @@ class Poprun(Engine):
             tags_output=options.tag_output,
             mpi_global_args=options.mpi_global_args,
             mpi_local_args=options.mpi_local_args,
-            forward=request.forward if is_alone else self._forwarded(request),
+            forward=request.forward if plan.is_on_this_host else self._forwarded(request),
             run_as_root=as_root,
         )
         argv = poprun_argv(plan, written, request.program)
@@ -72,7 +71,7 @@ class Poprun(Engine):
         if options.openmpi_version is not None:
             said.append("for rehearsals only, without effect on a POD: --openmpi-version")
         for_hosts = [option.key for option in used if option.for_hosts]
-        if for_hosts and is_alone:
+        if for_hosts and plan.is_on_this_host:
             said.append(f"for several hosts, without effect on one: {flags(for_hosts)}")
         return Command(argv, request.env), [*messages, *map(note, filter(None, said))]
 
@@ -168,17 +167,16 @@ def _by_default(sdk: Sdk) -> Dict[str, Any]:
 
 
 def _of_user(plan: Plan, given: Mapping[str, Any]) -> Dict[str, Any]:
-    is_alone = plan.hosts == ("localhost",)
     return {
         OFFERED[key].name: value
         for key, value in given.items()
-        if is_given(value) and not (is_alone and OFFERED[key].for_hosts)
+        if is_given(value) and not (plan.is_on_this_host and OFFERED[key].for_hosts)
     }
 
 
 def _of_plan(plan: Plan, options: PoprunOptions) -> Dict[str, Any]:
     return {
-        "host": None if plan.hosts == ("localhost",) else hostlist.render(plan.hosts),
+        "host": None if plan.is_on_this_host else hostlist.render(plan.hosts),
         "num-instances": plan.instances,
         "num-replicas": plan.replicas,
         "ipus-per-replica": plan.ipus_per_replica,

@@ -34,7 +34,7 @@ def planned_again(
 ) -> Solution:
     """Another plan for a run, with the same replicas and batches; where no hosts are asked for, on the same ones."""
     settings = job.settings
-    if options.hosts is None and options.hostfile is None and plan.hosts != ("localhost",):
+    if options.hosts is None and options.hostfile is None and not plan.is_on_this_host:
         options = options._replace(hosts=hostlist.render(plan.hosts))
     launch = dataclasses.replace(
         settings.launch,

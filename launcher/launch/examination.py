@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, List, Optional, Tuple
 
 from ipulaunch.configs.messages import Message, note, warning
+from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.estimators import KERAS, check_accumulation
-from ipulaunch.configs.settings.unused import refuse_without_effect
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.launch.pipeline_checks import check_replicas, check_validation, pipeline_facts, refused_by_ipus
@@ -20,7 +20,7 @@ from ipulaunch.topology.planning.solver import Fact
 def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], List[Message]]:
     """The facts and messages about the settings of a workload under a plan; refuses what cannot work."""
     settings: Any = resolved.settings
-    refuse_without_effect(resolved.workload, settings.data)
+    settings.data.refuse_unused(resolved.workload)
     check_accumulation(settings.api, plan.batch.accumulation)
     events, warnings = events_of(settings.training, settings.data.n_train, plan.batch)
     check_replicas(settings, plan)
@@ -33,7 +33,7 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], L
         pipeline_warnings = refused_by_ipus(settings, plan) or pipeline_warnings
     notes += resolved.notes
     calls = _calls(events, settings.survival.stall_timeout_s if backend == "ipu" else None)
-    calls = calls if _is_synthetic(settings.data) else f"up to {calls}"
+    calls = calls if settings.data.is_synthetic else f"up to {calls}"
     facts.append(Fact("host", calls if settings.training.training else "no training, only validation"))
     facts.append(Fact("data", _samples(settings.data)))
     if backend == "cpu" and (settings.pipeline.schedule != "Grouped" or settings.pipeline.device_mapping):
@@ -52,17 +52,12 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], L
     return facts, [*map(note, notes), *map(warning, warnings)]
 
 
-def _samples(data: Any) -> str:
+def _samples(data: Data) -> str:
     """How many samples, and where they come from."""
     found = f"{counted(data.n_train, 'sample')}, and {data.n_valid} for validation"
-    if _is_synthetic(data):
+    if data.is_synthetic:
         return f"{found}, synthetic"
-    directory = data.dataset_path if hasattr(data, "dataset_path") else data.data_dir
-    return f"up to {found}, from {directory or '--dataset-path, which is not given'}"
-
-
-def _is_synthetic(data: Any) -> bool:
-    return bool(data.synthetic_data) or getattr(data, "data_dir", "") is None
+    return f"up to {found}, from {data.directory or f'{data.option}, which is not given'}"
 
 
 def _calls(events: HostEvents, most_s: Optional[float]) -> str:

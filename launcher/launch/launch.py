@@ -13,7 +13,7 @@ from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.engines.engine import CommandRequest, Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.environment import about_secrets, refuse_secrets, variables_to_forward
-from ipulaunch.launcher.launch.needs import lacks_images, require_data, require_python
+from ipulaunch.launcher.launch.needs import require_data, require_python
 from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology.planning.solver import Solution
 
@@ -47,8 +47,8 @@ def launch_planned(
     if engine.is_here and run_dir is not None:  # what is only printed may be for a machine that has the data
         require_data(workload, settings)
         require_python(engine.python(options))
-    elif lacks_images(settings):
-        text = f"{workload} needs its images, and the command names none: give --dataset-path"
+    elif settings.data.is_unnamed:
+        text = f"{workload} needs its images, and the command names none: give {settings.data.option}"
         solution = solution._replace(messages=(*solution.messages, warning(text)))
     worker = [*engine.worker(workload, options), *engine.plan_words(solution.plan)]
     worker += ["--rehearsal"] if resolved.rehearsal else []

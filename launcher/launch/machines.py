@@ -12,7 +12,7 @@ from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.topology.machines import hostlist, hosts, pods
 
 LIKE_HERE = "like this machine"  # where the cores of other hosts come from, if nothing says otherwise
-THIS_HOST = ("localhost",)
+THIS_HOST = (hostlist.LOCALHOST,)
 
 # The hosts to plan with where the user names none, for an engine and so many IPUs of a system.
 UnnamedHosts = Callable[[Engine, pods.System, int], Tuple[str, ...]]

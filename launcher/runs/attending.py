@@ -13,8 +13,7 @@ from ipulaunch.launcher.runs.restarts import missing_hosts, next_launch
 from ipulaunch.launcher.runs.run_files import read_summary
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise import processes
-from ipulaunch.launcher.supervise.attempts import after_restarts, next_restart
-from ipulaunch.launcher.supervise.endings import record_ending, within_preemptions
+from ipulaunch.launcher.supervise.endings import after_restarts, next_restart, record_ending, within_preemptions
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
 from ipulaunch.launcher.supervise.verdict import interrupted, not_started
 

@@ -43,13 +43,13 @@ def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: St
 
     def ask_to_stop(number: int) -> float:
         look()  # the first update may have been made since the last time
-        if launch.job is None or not _can_keep(launch.job.backend, follower.progress):
+        if launch.job is None or not _can_keep(launch.job.is_rehearsal, follower.progress):
             return 0.0
         try:
             run.stop.touch()
         except OSError:  # a full disk, on which no checkpoint would find room either
             return 0.0
-        after = "this update" if launch.job.backend == "cpu" else "this call of the device"
+        after = "this update" if launch.job.is_rehearsal else "this call of the device"
         display.stopping(signal.Signals(number).name, after, survival.grace_s)
         return survival.grace_s
 
@@ -61,7 +61,7 @@ def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: St
         signals,
         ask_to_stop=ask_to_stop,
         is_hung=lambda: is_ours and watch.verdict() is not None,
-        removes_files=is_ours and plan.hosts == ("localhost",),
+        removes_files=is_ours and plan.is_on_this_host,
     )
     environ = without_secrets(os.environ, [text.partition("=")[0] for text in launch.options.env])
     display.begin()
@@ -87,6 +87,6 @@ def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: St
     return judge(end), follower.progress.update
 
 
-def _can_keep(backend: str, progress: RunProgress) -> bool:
+def _can_keep(is_rehearsal: bool, progress: RunProgress) -> bool:
     """Whether there may be updates for a checkpoint to keep; IPUs report none before their first call returns."""
-    return progress.update > 0 or (backend == "ipu" and progress.total_updates > 0)
+    return progress.update > 0 or (not is_rehearsal and progress.total_updates > 0)

@@ -55,7 +55,7 @@ def launch_job(
         messages.append(note(text))
     variables = variables_of(options.env, scheduler, os.environ, has_setup=has_setup)
     options = options._replace(env=variables.env)
-    require_images(resolved.workload, resolved.settings)  # the job would fail for it, after the queue
+    require_images(resolved.workload, resolved.settings.data)  # the job would fail for it, after the queue
     # The job itself looks up variables that are forwarded by name.
     values_alone = options._replace(env=tuple(text for text in options.env if "=" in text))
     launch = launch_planned(solution, resolved, values_alone, engine, None)

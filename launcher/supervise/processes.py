@@ -29,7 +29,7 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent() -> None:
-    """For a child to call before it becomes its program: it is told to end when we die."""
+    """For a child to call before it becomes its program: the kernel ends it when we die."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
@@ -97,9 +97,9 @@ def wake() -> bool:
 
 
 def left_behind(engine: int) -> List[int]:
-    """What an instance that has ended had started, and has not ended.
+    """Processes that outlive the instance that started them.
 
-    mpirun waits for it: it takes an instance for ended when nobody holds the instance's output open any more.
+    mpirun waits for them: for mpirun, an instance has ended when no process holds its output open any more.
     """
     tree = _Tree()
     adopted = [pid for pid in tree.children.get(os.getpid(), []) if pid != engine]
@@ -111,7 +111,7 @@ def left_behind(engine: int) -> List[int]:
 
 
 def _rank(pid: int) -> Optional[bytes]:
-    """The instance that a process belongs to, as Open MPI tells it in its environment."""
+    """The instance that a process belongs to, from the variables that Open MPI sets."""
     try:
         words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

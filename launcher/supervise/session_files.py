@@ -1,4 +1,4 @@
-"""What an mpirun or a launcher that is killed cannot remove: a session, and the memory that instances share."""
+"""Files that a killed mpirun or launcher leaves: a session, and the memory that instances share."""
 
 from __future__ import annotations
 

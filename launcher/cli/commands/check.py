@@ -41,7 +41,7 @@ def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
     ilds = read.number("num-ilds", 0)
     if "num-ilds" in read.options and not ilds:
         raise PlanError("0 IPU-Link domains: a job needs at least 1", hint="leave --num-ilds out")
-    hosts = hostlist.parse(read.text("host") or "localhost")
+    hosts = hostlist.parse(read.text("host") or hostlist.LOCALHOST)
     replicas, depth = read.number("num-replicas", 1), read.number("ipus-per-replica", 1)
     numbers = Numbers(
         replicas=replicas,

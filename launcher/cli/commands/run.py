@@ -51,7 +51,7 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
 
     if options.python is not None and engine.is_rehearsal:
         require_python(options.python)
-    if launch.solution.plan.hosts == ("localhost",):
+    if launch.solution.plan.is_on_this_host:
         require_program(program[0], options.env)
     with run_path("program", run_dir) as path:
         code = run_launch(launch, path, make_display(verbose=False), is_made=run_dir is None)

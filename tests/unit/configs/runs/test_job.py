@@ -40,6 +40,12 @@ def test_damaged_job_is_refused(old: str, new: str, message: str) -> None:
     assert message in caught.value.message
 
 
+@pytest.mark.parametrize(("workload", "key"), [("cosmoflow", "data_dir"), ("mnist", "dataset_path")])
+def test_a_job_of_version_0_1_0_is_read(workload: str, key: str) -> None:
+    text = f"workload: {workload}\nbackend: cpu\nsettings:\n  data:\n    {key}: /d\n"
+    assert from_yaml(text, "job.yaml").settings.data.directory == "/d"
+
+
 @pytest.mark.parametrize("text", ["", "a: 1", "settings: 1", "workload: {}\nbackend: cpu\nsettings: {}", "[]"])
 def test_text_that_is_no_job_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match=r"^job\.yaml"):

@@ -134,5 +134,5 @@ def test_a_run_without_it_says_so(tmp_path: Path) -> None:
     options, (message,) = launch_record.read(RunDirectory(tmp_path))
     assert options == LaunchOptions() and message.text.startswith("how it was launched is not recorded")
     (tmp_path / "asked.json").mkdir()
-    with pytest.raises(DataError, match=r"asked\.json cannot be read: it is no regular file"):
+    with pytest.raises(DataError, match=r"asked\.json cannot be read: it is not a regular file"):
         launch_record.read(RunDirectory(tmp_path))

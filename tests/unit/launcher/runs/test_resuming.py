@@ -101,7 +101,7 @@ def test_checkpoints_that_are_gone_are_told_of(
         '{"event": "update", "time_ns": 3, "update": 9, "samples_per_s": 1.0}\n'
     )
     code, _, err = ipulaunch("resume", "run")
-    gone = f"there is no checkpoint in {run.checkpoints} now: the training begins anew"
+    gone = f"there is no checkpoint in {run.checkpoints} now: the training starts from the beginning"
     assert code == 0 and f"warning: update 8 was kept, and {gone}\n" in err
 
 
