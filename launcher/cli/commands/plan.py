@@ -7,7 +7,6 @@ from typing import Any, List, Optional
 import click
 
 from ipulaunch.configs.settings.workloads import SUMMARIES
-from ipulaunch.launcher.cli.commands.output import print_plan
 from ipulaunch.launcher.cli.groups import NearMissGroup
 from ipulaunch.launcher.cli.options import (
     engine_from,
@@ -15,6 +14,7 @@ from ipulaunch.launcher.cli.options import (
     where_options,
     with_help,
 )
+from ipulaunch.launcher.cli.plan_output import print_plan
 from ipulaunch.launcher.cli.program_options import program_options, program_settings
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import choose_engine

@@ -7,7 +7,7 @@ from typing import Any, Tuple
 import click
 
 from ipulaunch.configs.errors import UsageError
-from ipulaunch.launcher.cli.commands.output import print_launch
+from ipulaunch.launcher.cli.launch_output import print_launch
 from ipulaunch.launcher.cli.options import launch_options_from, run_options, verbosity_from
 from ipulaunch.launcher.cli.program_options import program_options, program_settings
 from ipulaunch.launcher.cli.settings_command import ProgramCommand

@@ -9,8 +9,8 @@ import click
 
 from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.configs.sites import SCHEDULERS, Site, read_site
-from ipulaunch.launcher.cli.commands.output import solution_data
 from ipulaunch.launcher.cli.groups import NearMissGroup
+from ipulaunch.launcher.cli.launch_output import solution_data
 from ipulaunch.launcher.cli.options import (
     engine_from,
     launch_options,

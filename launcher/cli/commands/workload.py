@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ipulaunch.configs.settings.workloads import SUMMARIES
-from ipulaunch.launcher.cli.commands.output import print_launch
+from ipulaunch.launcher.cli.launch_output import print_launch
 from ipulaunch.launcher.cli.options import (
     engine_from,
     launch_options,
