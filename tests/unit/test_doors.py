@@ -120,6 +120,16 @@ def test_folders_of_the_launcher_import_one_way(folder: str, trees: Dict[Path, a
     assert wrong == []
 
 
+@pytest.mark.parametrize("folder", ["launcher/engines", "launcher/launch", "launcher/cli"])
+def test_no_module_needs_more_than_twelve_others(folder: str, trees: Dict[Path, ast.Module]) -> None:
+    counts = {
+        _name(path): len({name for _, name in _imports(tree) if name.startswith("ipulaunch.")})
+        for path, tree in trees.items()
+        if _name(path).startswith(f"{folder}/")
+    }
+    assert {name: count for name, count in counts.items() if count > 12} == {}
+
+
 def test_every_folder_of_the_launcher_has_its_place_in_the_order() -> None:
     places = list(LAUNCHER)
     assert set(places) == {path.name for path in (ROOT / "launcher").iterdir() if (path / "__init__.py").exists()}

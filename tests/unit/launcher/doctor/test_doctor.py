@@ -9,7 +9,7 @@ import pytest
 
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.workloads import resolve
-from ipulaunch.launcher.cli.commands import doctor
+from ipulaunch.launcher.cli import doctor_output
 from ipulaunch.launcher.cli.main import cli
 from ipulaunch.launcher.doctor import places
 from ipulaunch.launcher.doctor import world as worlds
@@ -176,7 +176,7 @@ def test_ports() -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> List[Case]:
     """The command without its checks: what it would look at."""
     cases: List[Case] = []
-    monkeypatch.setattr(doctor, "diagnose", lambda case, world: cases.append(case) or CHECKS)
+    monkeypatch.setattr(doctor_output, "diagnose", lambda case, world: cases.append(case) or CHECKS)
     return cases
 
 
