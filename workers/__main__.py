@@ -58,7 +58,7 @@ def main() -> NoReturn:
         )
 
         from ipulaunch.workers.instance import make_instance
-        from ipulaunch.workers.work import run_instance
+        from ipulaunch.workers.run import run_instance
 
         instance = make_instance(job, plan, place.instance, backend, run, records, threads.data)
         try:
@@ -81,7 +81,7 @@ def main() -> NoReturn:
 
 
 def _report(error: BaseException) -> int:
-    if isinstance(error, StoppedError):  # which is no error
+    if isinstance(error, StoppedError):  # a stop is not an error
         print(error.message, file=sys.stderr)
         return error.exit_code
     if isinstance(error, IpulaunchError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -17,7 +18,8 @@ from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 
 
-class Instance(NamedTuple):
+@dataclass(frozen=True)
+class Instance:
     """What every part of the work needs to know."""
 
     job: Job
@@ -36,11 +38,6 @@ class Instance(NamedTuple):
     @property
     def batch(self) -> Batch:
         return self.plan.batch
-
-    @property
-    def replicas(self) -> range:
-        """Its replicas, among those of all instances."""
-        return self.plan.replicas_of(self.index)
 
     @property
     def writes(self) -> bool:

@@ -1,4 +1,4 @@
-"""The optional hook for Weights & Biases: instance 0 tells it what the history of the run is told."""
+"""The optional hook for Weights & Biases: instance 0 gives it every row of the history."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def wandb_run(instance: Instance) -> Iterator[Silent]:
     try:
         yield run
         code = 0
-    except StoppedError:  # which is no error
+    except StoppedError:  # a stop is not an error
         code = 0
         raise
     finally:

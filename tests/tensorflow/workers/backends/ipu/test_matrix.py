@@ -24,8 +24,8 @@ from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
+from ipulaunch.workers.run import run_instance
 from ipulaunch.workers.state.checkpoints import load
-from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("smooth")
 Install = Callable[..., Any]

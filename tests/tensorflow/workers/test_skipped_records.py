@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.workers.lifecycle.skipped_records import count_skipped_records
+from ipulaunch.workers.feeds import count_skipped_records
 
 
 class Joined:
