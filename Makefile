@@ -13,7 +13,7 @@ TWIN_PYTHON ?= $(shell .ci/find-python 3.8)
 NEWEST_PYTHON ?= $(shell .ci/find-python 3.13 3.12)
 
 .PHONY: help demo test test-unit test-tensorflow test-live test-core test-all night faults test-hosts test-slurm
-.PHONY: all-hosts all-slurm test-twin test-newest core-twin core-newest lint learn fuzz clean
+.PHONY: all-hosts all-slurm test-twin test-newest core-twin core-newest lint learn fuzz reference clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 18
@@ -91,10 +91,13 @@ lint: ## ruff and mypy
 	.venv-lint/bin/ruff check .
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
-	.venv-lint/bin/mypy benchmarks
+	.venv-lint/bin/mypy benchmarks docs/make_reference.py
 
 fuzz: $(VENV)/.ready ## more than 100,000 hostile files, new ones each time, in some minutes
 	FUZZ_CASES=4500 $(BIN)/python -m pytest -q tests/tensorflow/fuzz
+
+reference: $(VENV)/.ready ## write docs/reference.md from the commands
+	$(BIN)/python docs/make_reference.py
 
 learn: $(VENV)/.ready ## train on small synthetic sets and check that the models learn
 	$(BIN)/python benchmarks/learn.py

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Dict, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError, near_miss
-from ipulaunch.configs.settings.schema import Lines, Words, build, leaves, section, setting, value_of
+from ipulaunch.configs.settings.kinds import Lines, Words
+from ipulaunch.configs.settings.schema import build, leaves, section, setting, value_of
 from ipulaunch.configs.settings.tree import Tree, read_yaml
 
 SCHEDULERS = ("slurm", "kubernetes", "pbs")

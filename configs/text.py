@@ -1,4 +1,4 @@
-"""Words that messages share."""
+"""Words that messages share, and the words for yes and no."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import time
 from typing import Iterable, Optional, Sequence
 
 ENABLE_SDK = "enable the SDK: source <sdk>/enable.sh"
+# The words for yes and no that settings and poprun take.
+YES_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:
@@ -28,3 +30,11 @@ def either(choices: Iterable[object]) -> str:
     """What there is to choose from: 1, 2 or 4."""
     *first, last = map(str, choices)
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def yes_or_no(value: object) -> bool:
+    """What a word, a number or a truth value says; anything else raises ValueError."""
+    word = str(value).lower()
+    if word not in YES_NO:
+        raise ValueError(f"{word} is neither yes nor no")
+    return YES_NO[word]

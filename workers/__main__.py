@@ -7,11 +7,10 @@ import os
 import platform
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import NoReturn, Optional
 
 from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, StoppedError
-from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import Started
 from ipulaunch.topology.planning.popdist import Place, read_place
 from ipulaunch.workers.arguments import job_of, read_arguments
 from ipulaunch.workers.lifecycle.heartbeat import show_life
@@ -41,20 +40,21 @@ def main() -> NoReturn:
 
         threads = threads.in_force()
         make_devices(job)
-        collective = join_instances(job.backend, place.instance, place.instances)
+        collective = join_instances(job, place.instance, place.instances)
         run, plan = start.launched or make_run(job, start.batch, place, start.binding, collective)
         records = records or show_life(run, place.instance, stall_timeout_s)
         backend = make_backend(job, plan, place.instance, collective)
         backend.report_to(run.profile(place.instance))
         records.event(
-            "started",
-            host=platform.node(),
-            pid=os.getpid(),
-            backend=job.backend,
-            place=place._asdict(),
-            binding=asdict(start.binding),
-            threads=asdict(threads),
-            **stack(),
+            Started(
+                platform.node(),
+                os.getpid(),
+                job.backend,
+                place._asdict(),
+                asdict(start.binding),
+                asdict(threads),
+                **stack(),
+            )
         )
 
         from ipulaunch.workers.instance import make_instance
@@ -73,7 +73,7 @@ def main() -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - the edge of the program: whatever it was becomes a record
         with contextlib.suppress(OSError, MemoryError):  # nowhere to write it to; the log will have it
             if records is None and arguments.run_dir and place is not None:
-                records = Records(RunDirectory(Path(arguments.run_dir)), place.instance)
+                records = Records(arguments.run_dir, place.instance)
             if records is not None:
                 records.error(error)
         code = _report(error)

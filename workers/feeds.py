@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 import numpy as np
 
+from ipulaunch.configs.runs.events import Replaced, Replacement, Validating
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
@@ -56,7 +57,7 @@ def validation_feed(instance: Instance, source: Source) -> Feed:
 
 def validation_progress(instance: Instance) -> Callable[[int, int], None]:
     """Records how far a validation is, at most every few seconds; one that is silent for long is considered hung."""
-    return now_and_then(lambda done, total: instance.records.event("validating", done=done, total=total))
+    return now_and_then(lambda done, total: instance.records.event(Validating(done, total)))
 
 
 def _maker(source: Source) -> Optional[Maker]:
@@ -76,7 +77,7 @@ def tracing(instance: Instance, source: Source) -> Iterator[Optional[Trace]]:
         """Only what the source itself knows to be bad: anything else that differs, an audit is to find."""
         if sample in source.bad and (sample, by) not in replacements:
             replacements.add((sample, by))
-            instance.records.event("replacement", sample=sample, by=by, message=source.bad[sample].message)
+            instance.records.event(Replacement(sample, by, source.bad[sample].message))
 
     with instance.run.samples(instance.index).open("w", encoding="ascii") as file:
 
@@ -98,7 +99,7 @@ def count_skipped_records(instance: Instance, *sources: Source) -> Dict[str, int
     samples, files = 0, 0
     for source in sources:
         for error in source.bad.values():
-            instance.records.event("replaced", message=error.message)
+            instance.records.event(Replaced(error.message))
         samples += _in_any([number for number in source.bad if number >= 0], instance.backend.collective)
         files += sum(number < 0 for number in source.bad)  # on instance 0 alone
     return {"replaced_samples": samples, "damaged_files": int(instance.backend.collective.sum(np.array([files]))[0])}

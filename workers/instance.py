@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import WarningEvent
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.data_pipeline.sources.normalise import as_sent
 from ipulaunch.topology import Batch
@@ -43,6 +44,10 @@ class Instance:
     def writes(self) -> bool:
         """Whether it writes what belongs to the run as a whole."""
         return self.index == 0
+
+    def warn(self, message: str) -> None:
+        """Record a warning."""
+        self.records.event(WarningEvent(message))
 
     def sent(self, stream: tf.data.Dataset) -> tf.data.Dataset:
         """A stream with its inputs as they leave the host."""

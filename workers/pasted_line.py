@@ -77,7 +77,7 @@ def _host_names(found: Sequence[str]) -> List[str]:
     """Names that a plan can have: a single host needs none, and one whose name is not valid gets a number."""
     different = list(dict.fromkeys(found))
     if len(different) == 1:
-        return ["localhost"] * len(found)
+        return [hostlist.LOCALHOST] * len(found)
     return [name if hostlist.is_name(name) else f"host{different.index(name)}" for name in found]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Mapping
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, JobError, StoppedError
+from ipulaunch.configs.runs.events import Log, Update
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.planning.batch import samples_of
 from ipulaunch.workers.instance import Instance
@@ -85,7 +86,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self.summed += filled
         if now - self.last_event >= _EVENT_INTERVAL_S:
             self.last_event = now
-            self.instance.records.event("update", update=self.updates, samples_per_s=self.rate(), **values)
+            self.instance.records.event(Update(self.updates, self.rate(), values))
         if self.events.logs_at(self.updates):
             self._log()
         saves = self.events.saves_at(self.updates)
@@ -109,7 +110,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         means = {name: total / self.summed for name, total in self.sums.items()}
         self.metrics, self.sums, self.summed = means, {}, 0.0
         row = {"update": self.updates, "epoch": self.epoch, **means}
-        self.instance.records.event("log", epochs=self.events.epochs, samples_per_s=self.rate(), **row)
+        self.instance.records.event(Log(self.events.epochs, self.rate(), self.updates, self.epoch, means))
         self.log({**row, "samples_per_s": self.rate() * self.instance.plan.instances, "train_s": self.train_s})
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.runs.directory import write_whole
+from ipulaunch.configs.runs.events import PREPARING, Loading, TimeToTrain
 from ipulaunch.data_pipeline.sources.selection import make_sources, reading_warnings
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
 from ipulaunch.workers.feeds import count_skipped_records
@@ -31,10 +32,10 @@ def run_instance(instance: Instance) -> Dict[str, Any]:
         instance.index,
         instance.threads,
         meet=instance.backend.collective.first,
-        progress=lambda what, done, total: instance.records.event(what, done=done, total=total),
+        progress=lambda what, done, total: instance.records.event(PREPARING[what](done, total)),
     )
     for warning in reading_warnings(instance.job, sources["train"]):
-        instance.records.event("warning", message=warning)
+        instance.warn(warning)
     with wandb_run(instance) as wandb:
         history = History(instance.run, wandb.log) if instance.writes else None
         with data_errors(*sources.values()):
@@ -57,9 +58,10 @@ def _train_and_validate(
     settings, training = instance.settings, instance.settings.training
     trainer = make_trainer(instance, sources)
     summary: Dict[str, Any] = {"metrics": {}}
-    if settings.device.compile_only and instance.job.backend == "ipu":
+    if settings.device.compile_only and not instance.job.is_rehearsal:
         return {**summary, "compiled": trainer.compile_alone(sources)}
     if training.training and settings.logging.mlperf:
+        instance.records.event(Loading())
         trainer.load(sources["train"])
     start = time.perf_counter()
     if training.training:
@@ -69,7 +71,7 @@ def _train_and_validate(
         summary = {**summary, **found, "metrics": {**summary["metrics"], **found["metrics"]}}
     if training.training and training.validation:
         summary["time_to_train_s"] = time.perf_counter() - start
-        instance.records.event("time_to_train", seconds=summary["time_to_train_s"])
+        instance.records.event(TimeToTrain(summary["time_to_train_s"]))
     if training.training and training.clean_dir:
         trainer.clean()
         summary["checkpoint"] = trainer.newest
@@ -82,7 +84,7 @@ def _draw(instance: Instance, history: History) -> None:
         draw_curves(instance.run, history.rows)
     except Exception as error:  # noqa: BLE001 - matplotlib is the user's own, and may be broken in any way
         message = f"the curves could not be drawn: {type(error).__name__}: {error}"
-        instance.records.event("warning", message=message)
+        instance.warn(message)
 
 
 def _seed(seed: int) -> None:

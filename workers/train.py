@@ -6,6 +6,7 @@ from typing import Any, Dict, Mapping, Optional
 
 import numpy as np
 
+from ipulaunch.configs.runs.events import Resumed, Training
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.networks.host_events import HostEvents, events_of
@@ -13,15 +14,17 @@ from ipulaunch.topology.planning.batch import updates_per_epoch
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
 from ipulaunch.workers.state.history import History
-from ipulaunch.workers.trainers.estimator import EstimatorTrainer
+from ipulaunch.workers.trainers.estimator import EstimatorTrainer, refuse_impossible
 from ipulaunch.workers.trainers.keras import KerasTrainer
 from ipulaunch.workers.trainers.trainer import Trainer
 
 
 def make_trainer(instance: Instance, sources: Mapping[str, Source]) -> Trainer:
     """The trainer that the job asks for, with its network made and its events planned."""
-    events = _plan_events(instance, sources)
-    return (KerasTrainer if instance.settings.api == KERAS else EstimatorTrainer)(instance, events)
+    if instance.settings.api == KERAS:
+        return KerasTrainer(instance, _plan_events(instance, sources))
+    refuse_impossible(instance)
+    return EstimatorTrainer(instance, _plan_events(instance, sources))
 
 
 def _plan_events(instance: Instance, sources: Mapping[str, Source]) -> HostEvents:
@@ -34,7 +37,7 @@ def _plan_events(instance: Instance, sources: Mapping[str, Source]) -> HostEvent
     if training.training and train < data.n_train:
         warnings = [f"the training set has {train} samples, and --n-train is {data.n_train}", *warnings]
     for warning in warnings:
-        instance.records.event("warning", message=warning)
+        instance.warn(warning)
     return events
 
 
@@ -46,11 +49,13 @@ def train(instance: Instance, trainer: Trainer, source: Source, history: Optiona
             history.add({**row, "learning_rate": trainer.learning_rate})
 
     progress = Progress(instance, trainer.events, log, trainer.save, source.samples)
-    start, metrics = trainer.begin(source, progress)
+    begun = trainer.begin(source, progress)
+    if begun.checkpoint:
+        instance.records.event(Resumed(begun.checkpoint, begun.update))
     if history is not None:
-        history.begin(metrics, start)
-    _announce(instance, source, trainer.events, start)
-    trainer.fit(source, progress, start)
+        history.begin(begun.metrics, begun.update)
+    _announce(instance, source, trainer.events, begun.update)
+    trainer.fit(source, progress, begun.update)
     return _summarise(instance, progress, trainer.newest)
 
 
@@ -59,15 +64,16 @@ def _announce(instance: Instance, source: Source, events: HostEvents, first_upda
     settings, batch = instance.settings, instance.batch
     whole = updates_per_epoch(source.samples, batch, settings.training.remainder) * batch.global_size
     instance.records.event(
-        "training",
-        api=settings.api,
-        epochs=events.epochs,
-        updates_per_epoch=events.updates_per_epoch,
-        updates_per_call=events.updates_per_call,
-        first_update=first_update,
-        samples=source.samples,
-        left_out=max(0, source.samples - whole),
-        batch=batch.formula,
+        Training(
+            samples=source.samples,
+            epochs=events.epochs,
+            updates_per_epoch=events.updates_per_epoch,
+            first_update=first_update,
+            left_out=max(0, source.samples - whole),
+            updates_per_call=events.updates_per_call,
+            api=settings.api,
+            batch=batch.formula,
+        )
     )
 
 

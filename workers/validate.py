@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from ipulaunch.configs.errors import DataError, JobError, StoppedError
+from ipulaunch.configs.runs.events import Validation
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.models.measures import Measure, measures_of
@@ -27,7 +28,8 @@ def validate(instance: Instance, trainer: Trainer, source: Source, history: Opti
         row = trainer.evaluate(path, source)
         if row is None:
             continue
-        instance.records.event("validation", samples=source.samples, **row)
+        values = {name: value for name, value in row.items() if name.startswith("val_")}
+        instance.records.event(Validation(source.samples, row["update"], row["epoch"], values, row.get("checkpoint")))
         if history is not None:
             history.add(row)
         rows.append(row)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-import re
-import shlex
 from fractions import Fraction
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, get_type_hints
 
 from ipulaunch.configs.errors import SettingsError, near_miss, nearest
+from ipulaunch.configs.settings.kinds import Kind, kind_of
 from ipulaunch.configs.settings.tree import Given, Tree, first_origin, variable
 
 S = TypeVar("S")
-Lines = Tuple[str, ...]  # of shell, say: a text alone is one of them, with its commas
-Words = Tuple[str, ...]  # of a command: a text alone is read as a shell reads it
-
-_LONGEST_NUMBER = 1000  # characters
 _MOST = 10**12  # of whatever is counted, unless its setting says otherwise: plans look for divisors of such numbers
 
 
@@ -57,7 +51,7 @@ class Leaf(NamedTuple):
     """One setting of a schema: its dotted key, its kind and what was declared of it."""
 
     key: str
-    kind: str
+    kind: Kind
     default: object
     about: Mapping[str, Any]
 
@@ -69,7 +63,21 @@ def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
         if "section" in field.metadata:
             yield from leaves(field.metadata["section"], key + ".")
         else:
-            yield Leaf(key, str(field.type), field.default, field.metadata)
+            yield Leaf(key, _kinds(cls)[field.name], field.default, field.metadata)
+
+
+@functools.lru_cache(maxsize=None)
+def _kinds(cls: type) -> Dict[str, Kind]:
+    """The kind of each setting of a dataclass; the text of its annotations is resolved once."""
+    annotations = get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls) if "section" not in field.metadata]
+    return {name: kind_of(annotations[name]) for name in names}
+
+
+def flag_of(cls: type, name: str) -> str:
+    """The option of a setting."""
+    (flag,) = (str(field.metadata["flag"]) for field in dataclasses.fields(cls) if field.name == name)
+    return flag
 
 
 def value_of(settings: object, key: str) -> Any:
@@ -132,9 +140,9 @@ def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: t
             origins[key] = "default"
         elif isinstance(given, dict):
             message = f"{first_origin(given)}: {key} is one value, not a section"
-            raise SettingsError(message, hint=f"expected {_expected(str(field.type), field.metadata)}")
+            raise SettingsError(message, hint=f"expected {_expected(_kinds(cls)[name], field.metadata)}")
         else:
-            values[name] = _checked(key, str(field.type), given, field.metadata)
+            values[name] = _checked(key, _kinds(cls)[name], given, field.metadata)
             origins[key] = given.origin
     return values
 
@@ -152,17 +160,17 @@ def _unknown(key: str, origin: str, beside: List[str], root: type) -> SettingsEr
     return SettingsError(f"{origin}: {key} is not a setting", hint=hint)
 
 
-def _checked(key: str, kind: str, given: Given, about: Mapping[str, Any]) -> object:
+def _checked(key: str, kind: Kind, given: Given, about: Mapping[str, Any]) -> object:
     try:
         chosen = _chosen(_meant(given.value, about["spellings"]), about["choices"])
-        if "str" in kind and isinstance(chosen, (bool, int, float)) and given.text is not None:
+        if kind.item is str and isinstance(chosen, (bool, int, float)) and given.text is not None:
             chosen = given.text  # 2024, 0123 and no are names of directories as well
-        value = _KINDS[kind](chosen)
+        value = kind.read(chosen)
         if value is None or _within(value, about):
             return value
     except (TypeError, ValueError, OverflowError):
         pass
-    if "int" in kind and _is_beyond(given.value, about):
+    if kind.item is int and _is_beyond(given.value, about):
         about = {**about, "at_most": _MOST}
     message = f"{given.origin}: {key} is {given.value!r}, expected {_expected(kind, about)}"
     if isinstance(given.value, str) and not given.value.strip():
@@ -209,119 +217,8 @@ def _is_beyond(value: object, about: Mapping[str, Any]) -> bool:
     return type(value) is int and value > _MOST and not has_limit
 
 
-def _expected(kind: str, about: Mapping[str, Any]) -> str:
-    words = "one of " + ", ".join(about["choices"]) if about["choices"] else _WORDS[kind]
+def _expected(kind: Kind, about: Mapping[str, Any]) -> str:
+    words = "one of " + ", ".join(about["choices"]) if about["choices"] else kind.words
     limits = {"at_least": "of at least", "above": "above", "at_most": "at most", "below": "below"}
     found = [f"{text} {about[name]:,}" for name, text in limits.items() if about[name] is not None]
     return " ".join([words, " and ".join(found)]) if found else words
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, str)) or _is_long(value):
-        raise ValueError
-    return int(value)
-
-
-def _is_long(value: object) -> bool:
-    """Whether a text is too long for a number: a million digits take minutes to read."""
-    return isinstance(value, str) and len(value) > _LONGEST_NUMBER
-
-
-def _number(value: object) -> float:
-    # YAML 1.1 reads 1e-3 as text, so text that is a number counts.
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)) or _is_long(value):
-        raise ValueError
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError
-    return number
-
-
-def yes_or_no(value: object) -> bool:
-    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-    word = str(value).lower()
-    if word not in words:
-        raise ValueError
-    return words[word]
-
-
-def _text(value: object) -> str:
-    # Names become paths, lines of scripts and words on a terminal; what cannot be encoded cannot be written down, and
-    # an empty path would be the current directory.
-    if not isinstance(value, str) or not value.strip() or re.search("[\\0-\x1f\x7f-\x9f\ud800-\udfff]", value):
-        raise ValueError
-    return value
-
-
-def _fraction(value: object) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError
-    for part in str(value).split("/"):
-        number = _number(part)  # no infinities
-        # 1e-999999999 and 0e999999999 are 0 as floats, and a thousand million digits as fractions.
-        if "e" in part.lower() and not number:
-            raise ValueError
-    try:
-        return Fraction(value).limit_denominator(1_000_000)  # 0.1 is a tenth
-    except ZeroDivisionError:
-        raise ValueError from None
-
-
-def _several(inner: Callable[[object], object]) -> Callable[[object], object]:
-    """A list, also as words with commas, or one value alone."""
-
-    def read(value: object) -> object:
-        if isinstance(value, str):
-            value = [word.strip() for word in value.split(",")]
-        return tuple(map(inner, value)) if isinstance(value, (list, tuple)) else (inner(value),)
-
-    return read
-
-
-def _lines(value: object) -> object:
-    return tuple(map(_text, value)) if isinstance(value, (list, tuple)) else (_text(value),)
-
-
-def _words(value: object) -> object:
-    return _lines(shlex.split(_text(value)) if isinstance(value, str) else value)
-
-
-def _optional(inner: Callable[[object], object]) -> Callable[[object], object]:
-    return lambda value: None if value is None else inner(value)
-
-
-_KINDS: Dict[str, Callable[[object], object]] = {
-    "int": _whole,
-    "float": _number,
-    "bool": yes_or_no,
-    "str": _text,
-    "Optional[bool]": _optional(yes_or_no),
-    "Optional[int]": _optional(_whole),
-    "Optional[float]": _optional(_number),
-    "Optional[str]": _optional(_text),
-    "Fraction": _fraction,
-    "Optional[Fraction]": _optional(_fraction),
-    "Tuple[int, ...]": _several(_whole),
-    "Tuple[float, ...]": _several(_number),
-    "Tuple[str, ...]": _several(_text),
-    "Lines": _lines,
-    "Words": _words,
-}
-
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "str": "one line of text",
-    "Optional[bool]": "true or false",
-    "Optional[int]": "a whole number",
-    "Optional[float]": "a number",
-    "Optional[str]": "one line of text",
-    "Fraction": "a number or a fraction (1/2)",
-    "Optional[Fraction]": "a number or a fraction (1/2)",
-    "Tuple[int, ...]": "whole numbers",
-    "Tuple[float, ...]": "numbers",
-    "Tuple[str, ...]": "a list of names",
-    "Lines": "a list of lines",
-    "Words": "a list of words",
-}

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import SettingsError, UsageError, near_miss
-from ipulaunch.configs.settings.schema import build, check, yes_or_no
+from ipulaunch.configs.settings.schema import build, check
 from ipulaunch.configs.settings.tree import Given, Tree, assign, flat, from_environment, merge, read_yaml, without
+from ipulaunch.configs.text import yes_or_no
 
 _SHIPPED = Path(__file__).parents[1]
 
@@ -34,8 +35,7 @@ WORKLOADS = tuple(_SCHEMAS)
 _ONE_OF_TWO = (
     ("model.norm_groups", "model.norm_channels_per_group"),
     ("training.gradient_accumulation_count", "training.global_batch_size"),
-    ("data.dataset_path", "data.synthetic_data"),
-    ("data.data_dir", "data.synthetic_data"),
+    ("data.directory", "data.synthetic_data"),
 )
 
 # What a workload's own file gives for these choices alone: where another one is made, it gives way. A test compares

@@ -5,18 +5,27 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import (
+    CheckpointWritten,
+    Event,
+    Log,
+    Replacement,
+    Resumed,
+    Training,
+    Update,
+    read_event,
+)
 from ipulaunch.configs.runs.untrusted import open_regular, parse_json
 
 COLUMNS = ("epoch", "update", "step", "replica", "sample")
 _HEAD = ",".join(COLUMNS).encode()
 _ROW = re.compile(rb"[0-9]+(,[0-9]+){4}")
-_AFTER_AN_UPDATE = ("resumed", "update", "log", "checkpoint")  # events that say how many were made
 _AT_ONCE = 1 << 20  # bytes; a trace may have thousands of millions
 _LONGEST_LINE = 1 << 20  # bytes
 
@@ -97,37 +106,31 @@ class _Said(NamedTuple):
 
 def _read_events(path: Path) -> _Said:
     said = _Said(None, 0, set())
-    for where, event in _events(path):
-        kind = event.get("event")
-        if kind == "training":
-            said = said._replace(begun=Begun(*(_count(event, name, where) for name in Begun._fields)))
-        elif kind == "replacement":
-            said.replacements.add((_count(event, "sample", where), _count(event, "by", where)))
-        elif kind in _AFTER_AN_UPDATE:
-            said = said._replace(last_update=max(said.last_update, _count(event, "update", where)))
+    for event in _events(path):
+        if isinstance(event, Training):
+            begun = Begun(event.samples, event.epochs, event.updates_per_epoch, event.first_update)
+            said = said._replace(begun=begun)
+        elif isinstance(event, Replacement):
+            said.replacements.add((event.sample, event.by))
+        elif isinstance(event, (Resumed, Update, Log, CheckpointWritten)):  # which say how many updates were made
+            said = said._replace(last_update=max(said.last_update, event.update))
     return said
 
 
-def _count(event: Dict[str, Any], name: str, where: str) -> int:
-    value = event.get(name)
-    if type(value) is not int or value < 0:
-        raise DataError(f"{where}: {name} of the event {event['event']} is {value!r:.60}, expected a count")
-    return value
-
-
-def _events(path: Path) -> Iterator[Tuple[str, Dict[str, Any]]]:
-    """The events of an instance, each with its place; one that has recorded nothing has none."""
+def _events(path: Path) -> Iterator[Event]:
+    """The events of an instance; one that has recorded nothing has none."""
     try:
         for number, lines in _whole_lines(path):
             for at, line in enumerate(lines.split(b"\n")[:-1], number):
                 where = f"{path}, line {at}"
                 try:
-                    event = parse_json(line)
+                    record = parse_json(line)
                 except ValueError as error:
-                    raise DataError(f"{where} is no JSON: {error}") from error
-                if not isinstance(event, dict):
-                    raise DataError(f"{where}: {_shown(line)}, expected an event: a JSON object")
-                yield where, event
+                    raise DataError(f"{where} is not JSON: {error}") from error
+                try:
+                    yield read_event(record)
+                except ValueError as error:
+                    raise DataError(f"{where}: {error}") from error
     except FileNotFoundError:
         return
     except OSError as error:

@@ -15,8 +15,9 @@ from ipulaunch.configs.settings.schema import leaves
 from ipulaunch.configs.settings.tree import Tree, assign, assignment, flat, merge
 from ipulaunch.configs.settings.workloads import WORKLOADS, Resolved, over, presets, resolve, schema_of
 from ipulaunch.launcher.cli.settings_command import EMPTY, setting_option
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, parse_sdk
-from ipulaunch.launcher.launch.launch_options import Asked
+from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_class
 
 Decorator = Callable[[Any], Any]
 
@@ -29,7 +30,9 @@ _WHERE: List[Decorator] = [
     click.option(
         "--ipus", type=click.IntRange(1), help="Number of IPUs to use: part of the POD, or a system that is not a POD."
     ),
-    click.option("--hosts", metavar="LIST", help="Hosts to run on: a,b or host[0-3]. Default: this machine."),
+    click.option(
+        "--hosts", "--host", "-H", metavar="LIST", help="Hosts to run on: a,b or host[0-3]. Default: this machine."
+    ),
     click.option("--hostfile", type=_PATH, help="A file with one host per line."),
     click.option(
         "--host-layout", metavar="NODESxCORES", help="NUMA nodes of a host, and cores of each node, e.g. 8x16."
@@ -40,7 +43,7 @@ _WHERE: List[Decorator] = [
     click.option("--oversubscribe", is_flag=True, help="Allow more instances than cores."),
     click.option(
         "--engine",
-        type=click.Choice(["poprun", "openmpi", "direct"]),
+        type=click.Choice(ENGINES),
         help="What starts the instances. Default: poprun if the SDK is enabled. direct: one process with all replicas.",
     ),
 ]
@@ -265,11 +268,10 @@ def engine_from(values: Dict[str, Any]) -> Optional[str]:
     asked: Optional[str] = values["engine"]
     use_ipu = values.pop("use_ipu", None)
     if use_ipu is not None:
-        meant = ("direct" if asked == "direct" else "poprun") if use_ipu else "openmpi"
-        if asked not in (None, meant):
-            switch = "--use-ipu" if use_ipu else "--no-use-ipu"
+        backend, switch = ("ipu", "--use-ipu") if use_ipu else ("cpu", "--no-use-ipu")
+        if asked is not None and engine_class(asked).backend != backend:
             raise UsageError(f"--engine {asked} and {switch} are both given", hint="give one of them")
-        asked = values["engine"] = meant
+        asked = values["engine"] = asked or default_engine(backend)
     return asked
 
 
@@ -336,12 +338,12 @@ def _published(values: Dict[str, Any]) -> List[Tree]:
     return [tree for _, tree in found]
 
 
-def asked_from(values: Dict[str, Any], *, elsewhere: bool = False) -> Asked:
+def launch_options_from(values: Dict[str, Any], *, elsewhere: bool = False) -> LaunchOptions:
     """What the shared options ask for, with whole paths; takes them out of `values`. See settings_from()."""
     poprun = {name: values.pop(name) for name in OFFERED if name in values}
     poprun.update({name: poprun[name] or None for name in poprun if OFFERED[name].kind == "flag"})
     sdk = values.pop("sdk", None)
-    names: Tuple[str, ...] = Asked._fields
+    names: Tuple[str, ...] = LaunchOptions._fields
     given = {name: values.pop(name) for name in names if name in values}
     for name, value in (*given.items(), *poprun.items()):
         if value == "":
@@ -354,4 +356,4 @@ def asked_from(values: Dict[str, Any], *, elsewhere: bool = False) -> Asked:
         if elsewhere and not Path(path).is_absolute():
             raise UsageError(f"--{name.replace('_', '-')} is {path}, {_SEEN_FROM_HERE}", hint=_WHOLE)
         found[name] = whole_path(path)
-    return Asked(**given, sdk=None if sdk is None else parse_sdk(sdk), poprun=poprun)
+    return LaunchOptions(**given, sdk=None if sdk is None else parse_sdk(sdk), poprun=poprun)

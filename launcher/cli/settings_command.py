@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import click
 from click.shell_completion import CompletionItem
 
+from ipulaunch.configs.settings.kinds import Kind
 from ipulaunch.configs.settings.schema import Leaf, leaves, plain_value, value_of
 from ipulaunch.configs.settings.workloads import SUMMARIES, resolve, schema_of
+from ipulaunch.configs.text import YES_NO
 
-_METAVARS = {"int": "INTEGER", "float": "FLOAT", "str": "TEXT", "Fraction": "NUMBER"}
-_NUMBERS: Dict[str, Callable[[str], float]] = {"int": int, "float": float}
-_YES = dict.fromkeys(("true", "t", "1", "yes", "y", "on"), True)
-_NO = dict.fromkeys(("false", "f", "0", "no", "n", "off"), False)
-_YES_NO = {**_YES, **_NO}
+_METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", Fraction: "NUMBER"}
+_YES_NO = {**YES_NO, "t": True, "y": True, "f": False, "n": False}  # click takes the letters for its own switches
 EMPTY = "[]"  # a list without values
-_SAME = {"--dataset-path": "--data-dir", "--data-dir": "--dataset-path"}  # in other workloads
 
 
 class SettingType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -24,8 +23,8 @@ class SettingType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
     name = "setting"
 
-    def __init__(self, kind: str, choices: Tuple[str, ...]) -> None:
-        self.number, self.choices = _NUMBERS.get(kind), choices
+    def __init__(self, kind: Kind, choices: Tuple[str, ...]) -> None:
+        self.number, self.choices = kind.item if kind.item in (int, float) else None, choices
 
     def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
         """A number where one is meant and written, so that messages show it as one."""
@@ -40,13 +39,13 @@ class SettingType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 def setting_option(leaf: Leaf, *also: str) -> Callable[[Any], Any]:
     """The click option of a setting, under all of its names."""
-    kind: Any = leaf.kind[9:-1] if leaf.kind.startswith("Optional[") else leaf.kind
+    kind = leaf.kind
     kwargs: Dict[str, Any] = {"default": None, "help": leaf.about["help"][:1].upper() + leaf.about["help"][1:] + "."}
-    if kind.startswith("Tuple["):
-        kwargs.update(multiple=True, metavar="NAME" if kind == "Tuple[str, ...]" else "NUMBER")
-    elif kind != "bool":
+    if kind.is_list:
+        kwargs.update(multiple=True, metavar="NAME" if kind.item is str else "NUMBER")
+    elif kind.item is not bool:
         choices = leaf.about["choices"]
-        metavar = f"[{'|'.join(choices)}]" if choices else _METAVARS[kind]
+        metavar = f"[{'|'.join(choices)}]" if choices else _METAVARS[kind.item]
         kwargs.update(type=SettingType(kind, choices), metavar=metavar)
         if leaf.about["is_path"]:
             kwargs["metavar"] = "DIR"
@@ -64,28 +63,19 @@ class SettingsCommand(click.Command):
         whole = args if ctx.resilient_parsing else self._all_whole(args)  # a shell completes them itself
         words = _with_lists(self._lists(), whole)
         try:
-            return super().parse_args(ctx, _without_words(self._switches(), words))
+            return super().parse_args(ctx, _without_words(_switches(self), words))
         except click.NoSuchOption as error:
             raise self._explained(error) from error
-
-    @property
-    def _options(self) -> List[click.Option]:
-        return [param for param in self.params if isinstance(param, click.Option)]
-
-    def _switches(self) -> Dict[str, str]:
-        """The switches that take a word, each with what stands for its opposite."""
-        pairs = (pair for option in self._options if option.is_flag for pair in zip(option.opts, option.secondary_opts))
-        return dict(pair[::-1] if pair[0].startswith("--no-") else pair for pair in pairs)
 
     def _lists(self) -> Set[str]:
         """The options of settings that are lists."""
         return {
-            name for option in self._options if option.multiple and "__" in str(option.name) for name in option.opts
+            name for option in _options(self) if option.multiple and "__" in str(option.name) for name in option.opts
         }
 
     def _all_whole(self, args: List[str]) -> List[str]:
         """The words of the command line with whole names; a value is left as it is, also one that begins with --."""
-        takes_value = {name for option in self._options if not (option.is_flag or option.count) for name in option.opts}
+        takes_value = _with_values(self)
         words: List[str] = []
         for word in args:
             is_value = bool(words) and words[-1] in takes_value
@@ -95,7 +85,7 @@ class SettingsCommand(click.Command):
     def _whole(self, word: str) -> str:
         """A word of the command line with the whole name of the option that it begins."""
         name, equals, value = word.partition("=")
-        by_name = {each: option for option in self._options for each in (*option.opts, *option.secondary_opts)}
+        by_name = {each: option for option in _options(self) for each in (*option.opts, *option.secondary_opts)}
         if name in by_name or not name.startswith("--") or name in ("--", "--help"):
             return word
         meant = [each for each in by_name if each.startswith(name)]
@@ -106,8 +96,6 @@ class SettingsCommand(click.Command):
     def _explained(self, error: click.NoSuchOption) -> click.UsageError:
         """What to say of an option that other workloads have."""
         name = error.option_name
-        if name in _SAME:
-            return click.UsageError(f"No such option {name!r} here: it is {_SAME[name]}.", ctx=error.ctx)
         others = [other for other in SUMMARIES if name in flags_of(other)]
         if not others:
             return error
@@ -127,6 +115,40 @@ class SettingsCommand(click.Command):
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+
+class ProgramCommand(click.Command):
+    """A command in front of a program, whose switches take a word as poprun's do (--reset-partition no)."""
+
+    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        end = self._end_of_options(args)
+        return super().parse_args(ctx, [*_without_words(_switches(self), args[:end]), *args[end:]])
+
+    def _end_of_options(self, args: List[str]) -> int:
+        """Where the program begins, or the -- in front of it."""
+        takes_value, switches = _with_values(self), _switches(self)
+        before = ""
+        for position, word in enumerate(args):
+            is_value = before in takes_value or (before in switches and word.lower() in _YES_NO)
+            if not is_value and (word == "--" or not word.startswith("-")):
+                return position
+            before = "" if is_value else word
+        return len(args)
+
+
+def _options(command: click.Command) -> List[click.Option]:
+    return [param for param in command.params if isinstance(param, click.Option)]
+
+
+def _switches(command: click.Command) -> Dict[str, str]:
+    """The switches of a command that take a word, each with what stands for its opposite."""
+    pairs = (pair for option in _options(command) if option.is_flag for pair in zip(option.opts, option.secondary_opts))
+    return dict(pair[::-1] if pair[0].startswith("--no-") else pair for pair in pairs)
+
+
+def _with_values(command: click.Command) -> Set[str]:
+    """The options of a command that are followed by a value."""
+    return {name for option in _options(command) if not (option.is_flag or option.count) for name in option.opts}
 
 
 def flags_of(workload: str) -> Set[str]:

@@ -9,7 +9,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.runs.directory import RUNS
 from ipulaunch.configs.settings.estimators import KERAS
-from ipulaunch.launcher.doctor.check import BOTH, OPENMPI, POPRUN
+from ipulaunch.launcher.doctor.check import BOTH, DIRECT, OPENMPI, POPRUN
 from ipulaunch.launcher.launch.volumes import Volumes, volumes_of
 from ipulaunch.topology import Plan
 
@@ -43,6 +43,7 @@ class Case(NamedTuple):
 
     engines: Tuple[str, ...] = BOTH  # that are looked at
     engine: Optional[str] = None  # that the plan uses
+    is_direct: bool = False  # it is one process, which needs poprun's SDK, but not poprun
     plan: Optional[Plan] = None
     python: str = sys.executable
     run_dir: Optional[Path] = None  # None: a new one below runs/
@@ -74,6 +75,10 @@ class Case(NamedTuple):
     def looks_at(self, engine: str) -> bool:
         return engine in self.engines
 
+    def name_of(self, engine: str) -> str:
+        """What the user calls an engine that is looked at."""
+        return DIRECT if engine == POPRUN and self.is_direct else engine
+
     def ours(self, *engines: str) -> Tuple[str, ...]:
         """The engines that stop where something is missing that our own workloads use."""
         return () if self.is_own_program else engines
@@ -96,43 +101,39 @@ def with_places(case: Case, workload: str, settings: Any) -> Case:
     """The case with the directories that the settings of a workload name."""
     data, training = settings.data, settings.training
     reads: List[Place] = []
-    for section, name, label in (
-        (data, "data_dir", "data"),
-        (data, "dataset_path", "data"),
-        (training, "checkpoint_input_dir", "checkpoints to evaluate"),
-        (training, "resume", "run to resume"),
-    ):
-        path = getattr(section, name, None)
-        if path and not (name == "checkpoint_input_dir" and training.training):  # which a training writes first
-            place = Place(label, Path(path).absolute(), "--" + name.replace("_", "-"))
-            if name == "data_dir":
-                place = place._replace(holds=_record_files(training))
-            elif name == "dataset_path":
-                place = place._replace(holds_any=PUBLISHED_SETS[workload].signs)
-            reads.append(place)
+    if data.directory:
+        place = _place("data", data.directory, data.option)
+        if workload == "cosmoflow":
+            reads.append(place._replace(holds=_record_files(training)))
+        else:
+            reads.append(place._replace(holds_any=PUBLISHED_SETS[workload].signs))
+    if training.checkpoint_input_dir and not training.training:  # which a training writes first
+        reads.append(_place("checkpoints to evaluate", training.checkpoint_input_dir, "--checkpoint-input-dir"))
+    if training.resume:
+        reads.append(_place("run to resume", training.resume, "--resume"))
     writes: List[Place] = []
-    for section, name, label in (
-        (training, "checkpoint_output_dir", "checkpoints"),
-        (data, "stage_dir", "staged records"),
-    ):
-        path = getattr(section, name, None)
-        if path:
-            writes.append(Place(label, Path(path).absolute(), "--" + name.replace("_", "-")))
+    if training.checkpoint_output_dir:
+        writes.append(_place("checkpoints", training.checkpoint_output_dir, "--checkpoint-output-dir"))
+    if data.stage_dir:
+        writes.append(_place("staged records", data.stage_dir, "--stage-dir"))
     if settings.api != KERAS and settings.estimator.model_dir:
         # Training makes it, and continues what it holds; an Estimator that is tested has nothing else.
-        model = Place("model directory", Path(settings.estimator.model_dir).absolute(), "--model-dir")
+        model = _place("model directory", settings.estimator.model_dir, "--model-dir")
         (writes if training.training else reads).append(model)
     samples = ""
-    if not any(place.name == "data" for place in reads):
-        needs_a_name = getattr(data, "dataset_path", "") is None and data.synthetic_data is None
-        samples = NOT_NAMED if needs_a_name else SYNTHETIC
+    if not data.directory:
+        samples = NOT_NAMED if data.is_unnamed else SYNTHETIC
     return case._replace(
         reads=tuple(reads),
-        volumes=volumes_of(settings),
+        volumes=volumes_of(workload, settings),
         writes=(*case.writes, *writes),
         samples=samples,
         needs_estimators=settings.api != KERAS,
     )
+
+
+def _place(name: str, path: str, flag: str) -> Place:
+    return Place(name, Path(path).absolute(), flag)
 
 
 def _record_files(training: Any) -> Tuple[str, ...]:

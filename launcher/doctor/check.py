@@ -10,7 +10,7 @@ from ipulaunch.launcher.launch.redaction import redact
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
 
-POPRUN, OPENMPI = "poprun", "openmpi"
+POPRUN, OPENMPI, DIRECT = "poprun", "openmpi", "direct"
 BOTH = (POPRUN, OPENMPI)
 
 _LONGEST = 300  # characters of a finding; what other programs say can be pages

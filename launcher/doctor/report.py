@@ -35,14 +35,14 @@ def can_run(case: Case, checks: Iterable[Check]) -> Optional[bool]:
 def as_data(case: Case, checks: List[Check]) -> Dict[str, Any]:
     """All of it as plain data."""
     plan = case.plan
-    engines = {engine: lacks(engine, checks) for engine in case.engines}
+    engines = {case.name_of(engine): lacks(engine, checks) for engine in case.engines}
     return {
         "plan": None
         if plan is None
         else {
             "workload": plan.workload,
             "system": plan.system,
-            "engine": case.engine,
+            "engine": case.name_of(str(case.engine)),
             "instances": plan.instances,
             "hosts": list(plan.hosts),
         },
@@ -96,14 +96,15 @@ def _in_short(group: str, members: List[Check]) -> Check:
 def _verdicts(case: Case, checks: List[Check]) -> List[str]:
     lines = []
     for engine in case.engines:
-        missing = lacks(engine, checks)
-        lines.append(f"{engine}: not ready, missing: {some(missing, MOST)}" if missing else f"{engine}: ready")
+        name, missing = case.name_of(engine), lacks(engine, checks)
+        lines.append(f"{name}: not ready, missing: {some(missing, MOST)}" if missing else f"{name}: ready")
     warnings = sum(check.state == WARNING for check in checks)
     lines += [counted(warnings, "warning")] if warnings else []
     if case.plan is not None:
         verdict = "can run here" if can_run(case, checks) else "cannot run here"
         instances = counted(case.plan.instances, "instance")
-        lines.append(f"{case.plan.workload} on {case.plan.system} with {case.engine}, {instances}: {verdict}")
+        engine = case.name_of(str(case.engine))
+        lines.append(f"{case.plan.workload} on {case.plan.system} with {engine}, {instances}: {verdict}")
     return lines
 
 

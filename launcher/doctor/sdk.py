@@ -18,8 +18,8 @@ _TIMEOUT_S = 20.0
 
 
 def check_sdk(case: Case, world: World) -> List[Check]:
-    """Whether the SDK is enabled, which one it is, and whether poprun answers."""
-    return [_enabled(world), _poprun(world), *_fabric(world)]
+    """Whether the SDK is enabled, which one it is, and whether poprun answers, unless the run does without it."""
+    return [_enabled(world), *([] if case.is_direct else [_poprun(world)]), *_fabric(world)]
 
 
 def _enabled(world: World) -> Check:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import UsageError, near_miss
+from ipulaunch.configs.text import YES_NO
 from ipulaunch.launcher.engines.poprun_table import NEWEST, OPTION, OPTIONS, Option, Sdk, deprecation, doubt, require
 
 _MOST_DIGITS = 9
 _SHORT = {"-H": "host", "-v": "verbose", "-vv": "vv"}
-_BOOLS = {"yes", "no", "1", "0", "true", "false", "on", "off"}
 
 
 def options_of(sdk: Sdk) -> Dict[str, Option]:
@@ -100,5 +100,5 @@ def _check_value(option: Option, value: str) -> None:
         raise UsageError(f"--{option.name} is {value}, more than any system has")
     if option.kind == "int" and not value.isdecimal() and not value.startswith("$"):
         raise UsageError(f"--{option.name} is {value!r}, expected a whole number")
-    if option.kind == "bool" and value.lower() not in _BOOLS:
+    if option.kind == "bool" and value.lower() not in YES_NO:
         raise UsageError(f"--{option.name} is {value!r}, expected yes or no")

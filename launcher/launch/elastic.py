@@ -7,23 +7,35 @@ from typing import Collection, Optional
 
 from ipulaunch.configs.errors import PlanError
 from ipulaunch.configs.pods import read_catalogue
-from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.text import counted
-from ipulaunch.launcher.launch.launch import Launch, launch_again
-from ipulaunch.launcher.launch.launch_options import Asked, Engine
-from ipulaunch.launcher.launch.planning import plan_for, system_of
-from ipulaunch.launcher.supervise.attempts import begin_again
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.launch.launch import Launch
+from ipulaunch.launcher.launch.machines import system_of
+from ipulaunch.launcher.launch.planning import plan_for
 from ipulaunch.topology import Plan
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.planning.solver import Solution
 
 
-def planned_again(plan: Plan, job: Job, asked: Asked, num_instances: Optional[int], engine: Engine) -> Solution:
+def replan(
+    plan: Plan, job: Job, given: LaunchOptions, options: LaunchOptions, num_instances: Optional[int], engine: Engine
+) -> Solution:
+    """The plan to continue a run with: its own, unless options that are `given` now say where it runs."""
+    moves = given.hosts or given.hostfile or given.host_layout
+    if not (moves or num_instances or given.pod or given.ipus or given.ilds or given.oversubscribe):
+        return Solution(plan)
+    return planned_again(plan, job, options, num_instances or (None if moves else plan.instances), engine)
+
+
+def planned_again(
+    plan: Plan, job: Job, options: LaunchOptions, num_instances: Optional[int], engine: Engine
+) -> Solution:
     """Another plan for a run, with the same replicas and batches; where no hosts are asked for, on the same ones."""
     settings = job.settings
-    if asked.hosts is None and asked.hostfile is None and plan.hosts != ("localhost",):
-        asked = asked._replace(hosts=hostlist.render(plan.hosts))
+    if options.hosts is None and options.hostfile is None and not plan.is_on_this_host:
+        options = options._replace(hosts=hostlist.render(plan.hosts))
     launch = dataclasses.replace(
         settings.launch,
         ipus_per_replica=plan.ipus_per_replica,
@@ -33,16 +45,16 @@ def planned_again(plan: Plan, job: Job, asked: Asked, num_instances: Optional[in
     training = dataclasses.replace(
         settings.training, gradient_accumulation_count=plan.batch.accumulation, global_batch_size=None
     )
-    if asked.pod or asked.ipus:
-        _require_room(plan, asked)
-        return plan_for(job.workload, asked, engine, launch, training, {})
-    solution = plan_for(job.workload, asked._replace(ipus=plan.ipus), engine, launch, training, {})
+    if options.pod or options.ipus:
+        _require_room(plan, options)
+        return plan_for(job.workload, options, engine, launch, training, {})
+    solution = plan_for(job.workload, options._replace(ipus=plan.ipus), engine, launch, training, {})
     return solution._replace(plan=solution.plan._replace(system=plan.system))
 
 
-def _require_room(plan: Plan, asked: Asked) -> None:
-    system = system_of(asked, read_catalogue())
-    room = min(system.ipus, asked.ipus or system.ipus)
+def _require_room(plan: Plan, options: LaunchOptions) -> None:
+    system = system_of(options, read_catalogue())
+    room = min(system.ipus, options.ipus or system.ipus)
     if room < plan.ipus:
         replicas = f"{counted(plan.replicas, 'replica')} x {counted(plan.ipus_per_replica, 'IPU')}"
         raise PlanError(
@@ -60,16 +72,9 @@ def planned_without(launch: Launch, missing: Collection[str]) -> Optional[Soluti
     plan = launch.solution.plan
     left = [host for host in plan.hosts if host not in missing]
     for count in range(len(left), 0, -1):
-        asked = launch.asked._replace(hosts=hostlist.render(left[:count]), hostfile=None)
+        options = launch.options._replace(hosts=hostlist.render(left[:count]), hostfile=None)
         try:
-            return planned_again(plan, launch.job, asked, count * plan.instances_per_host, launch.engine)
+            return planned_again(plan, launch.job, options, count * plan.instances_per_host, launch.engine)
         except PlanError:  # so many hosts do not divide the replicas
             continue
     return None
-
-
-def begin_again_on(solution: Solution, launch: Launch, run: RunDirectory) -> Launch:
-    """Make the run ready for another attempt, with a plan of its own."""
-    assert launch.job is not None
-    job = begin_again(run, solution.plan, launch.job)
-    return launch_again(solution, job, launch.asked, launch.engine, run.path)

@@ -1,13 +1,14 @@
-"""What can be told of a workload's settings before anything starts: refusals, warnings, and what a plan shows."""
+"""Checks of a workload's settings before anything starts: refusals, messages, and facts that a plan shows."""
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from ipulaunch.configs.errors import PlanError, SettingsError
+from ipulaunch.configs.messages import Message, note, warning
+from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.estimators import KERAS, check_accumulation
 from ipulaunch.configs.settings.schema import leaves, plain_value, value_of
-from ipulaunch.configs.settings.unused import refuse_without_effect
 from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.text import counted
@@ -16,6 +17,7 @@ from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.host_events import HostEvents, events_of
 from ipulaunch.topology.networks.splits import balance, efficiency, stage_costs
 from ipulaunch.topology.planning import ipu_refusals
+from ipulaunch.topology.planning.solver import Fact
 
 # Settings that only some choices of another one use.
 _USED_BY = {
@@ -49,26 +51,10 @@ _USED_IF_SET = {
 }
 
 
-class Finding(NamedTuple):
-    """A line of the plan about the training itself."""
-
-    name: str
-    text: str
-    in_plan_only: bool = False  # not told again where a run starts
-
-
-class Findings(NamedTuple):
-    """What was found."""
-
-    lines: Tuple[Finding, ...] = ()
-    warnings: Tuple[str, ...] = ()
-    notes: Tuple[str, ...] = ()
-
-
-def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
-    """Look at the settings of a workload under a plan; refuses what cannot work."""
+def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], List[Message]]:
+    """The facts and messages about the settings of a workload under a plan; refuses what cannot work."""
     settings: Any = resolved.settings
-    refuse_without_effect(resolved.workload, settings.data)
+    settings.data.refuse_unused(resolved.workload)
     check_accumulation(settings.api, plan.batch.accumulation)
     events, warnings = events_of(settings.training, settings.data.n_train, plan.batch)
     _check_replicas(settings, plan)
@@ -76,14 +62,14 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
         _check_validation(settings)
     if backend == "ipu":
         ipu_refusals.refuse(settings, plan.batch, plan.ipus_per_replica)
-    lines, pipeline_warnings, notes = _pipeline(settings, plan)
+    facts, pipeline_warnings, notes = _pipeline(settings, plan)
     if backend == "cpu":
         pipeline_warnings = _refused_by_ipus(settings, plan) or pipeline_warnings
     notes += resolved.notes
     calls = _calls(events, settings.survival.stall_timeout_s if backend == "ipu" else None)
-    calls = calls if _is_synthetic(settings.data) else f"up to {calls}"
-    lines.append(Finding("host", calls if settings.training.training else "no training, only validation"))
-    lines.append(Finding("data", _samples(settings.data)))
+    calls = calls if settings.data.is_synthetic else f"up to {calls}"
+    facts.append(Fact("host", calls if settings.training.training else "no training, only validation"))
+    facts.append(Fact("data", _samples(settings.data)))
     if backend == "cpu" and (settings.pipeline.schedule != "Grouped" or settings.pipeline.device_mapping):
         notes.append("a rehearsal runs stage after stage: the schedule and the device mapping count in the plan alone")
     if backend == "cpu" and settings.training.precision != "32.32":
@@ -92,12 +78,12 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
         notes.append("an Estimator keeps only its newest checkpoints, not the one with the lowest loss")
     ipu_only = ", ".join(_ipu_only(resolved))
     if ipu_only:
-        lines.append(Finding("IPU only", ipu_only, in_plan_only=True))
+        facts.append(Fact("IPU only", ipu_only, in_plan_only=True))
         if backend == "cpu":
             notes.append(f"IPU only, recorded and without effect on CPUs: {ipu_only}")
     others = [*_without_effect(resolved), *_not_as_asked(resolved, plan)]
     warnings = [*settings.warnings, *others, *pipeline_warnings, *warnings]
-    return Findings(tuple(lines), tuple(warnings), tuple(notes))
+    return facts, [*map(note, notes), *map(warning, warnings)]
 
 
 def _check_validation(settings: WorkloadSettings) -> None:
@@ -108,17 +94,12 @@ def _check_validation(settings: WorkloadSettings) -> None:
         )
 
 
-def _samples(data: Any) -> str:
+def _samples(data: Data) -> str:
     """How many samples, and where they come from."""
     found = f"{counted(data.n_train, 'sample')}, and {data.n_valid} for validation"
-    if _is_synthetic(data):
+    if data.is_synthetic:
         return f"{found}, synthetic"
-    directory = data.dataset_path if hasattr(data, "dataset_path") else data.data_dir
-    return f"up to {found}, from {directory or '--dataset-path, which is not given'}"
-
-
-def _is_synthetic(data: Any) -> bool:
-    return bool(data.synthetic_data) or getattr(data, "data_dir", "") is None
+    return f"up to {found}, from {data.directory or f'{data.option}, which is not given'}"
 
 
 def _calls(events: HostEvents, most_s: Optional[float]) -> str:
@@ -142,7 +123,7 @@ def _check_replicas(settings: WorkloadSettings, plan: Plan) -> None:
         )
 
 
-def _pipeline(settings: Any, plan: Plan) -> Tuple[List[Finding], List[str], List[str]]:
+def _pipeline(settings: Any, plan: Plan) -> Tuple[List[Fact], List[str], List[str]]:
     pipeline = settings.pipeline
     if not pipeline.splits:
         return [], [], []
@@ -164,7 +145,7 @@ def _pipeline(settings: Any, plan: Plan) -> Tuple[List[Finding], List[str], List
         )
     if settings.training.validation and not pipeline.validation_model:
         notes.append("validation runs on the same pipeline stages (--pipeline-validation-model is implied)")
-    return [Finding("pipeline", line)], warnings, notes
+    return [Fact("pipeline", line)], warnings, notes
 
 
 def _refused_by_ipus(settings: Any, plan: Plan) -> List[str]:

@@ -4,52 +4,55 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Callable, Dict, Mapping, NamedTuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import DataError, IpulaunchError
+from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.secrets import secret_values
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
-from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, is_given, parse_sdk
-from ipulaunch.launcher.launch.launch_options import FLAGS, Asked, poprun_below
+from ipulaunch.launcher.engines.launch_options import FLAGS, LaunchOptions
+from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, is_given, parse_sdk, poprun_below
+from ipulaunch.launcher.engines.registry import ENGINES, is_default
 from ipulaunch.launcher.launch.redaction import redact
 
 _FORMAT = 1
 _LONGEST = 1 << 17  # characters; no argument or variable of a process is longer
 _NOT_HERE = ("hosts", "hostfile")  # the plan has them
-_ENGINES = ("direct",)  # of the others, the job has the backend
 _NAMES = {"ilds": "num_ilds", "sdk": "sdk_version"}  # of options, where they are others
 
 
-class AsLaunched(NamedTuple):
-    """What a run was launched with, and what to say of it."""
+class LaunchRecord(NamedTuple):
+    """The options that a run was launched with, and what the user should know about them."""
 
-    asked: Asked
-    note: str
+    options: LaunchOptions
+    messages: Tuple[Message, ...] = ()
 
 
-def to_json(asked: Asked) -> str:
+def to_json(options: LaunchOptions) -> str:
     """What was asked for, as text; of a variable whose value would show a secret, the name alone."""
     hidden = secret_values(os.environ)
     env = []
-    for text in asked.env:
+    for text in options.env:
         name, _, value = text.partition("=")
         env.append(text if redact([value], hidden) == [value] else name)
-    sdk = None if asked.sdk is None else ".".join(map(str, asked.sdk))
-    poprun = {name: value for name, value in asked.poprun.items() if is_given(value)}
-    engine = asked.engine if asked.engine in _ENGINES else None
-    values = {**asked._asdict(), "env": env, "sdk": sdk, "poprun": poprun, "engine": engine}
+    sdk = None if options.sdk is None else ".".join(map(str, options.sdk))
+    poprun = {name: value for name, value in options.poprun.items() if is_given(value)}
+    engine = (
+        options.engine if options.engine and not is_default(options.engine) else None
+    )  # else the job's backend tells
+    values = {**options._asdict(), "env": env, "sdk": sdk, "poprun": poprun, "engine": engine}
     given = {name: value for name, value in values.items() if name not in _NOT_HERE and _was_given(name, value)}
     return json.dumps({"format": _FORMAT, **given}, indent=1) + "\n"
 
 
-def from_json(text: str, name: str) -> Asked:
+def from_json(text: str, name: str) -> LaunchOptions:
     """What was asked for, from a text that anybody may have written; all that is wrong with it is a DataError."""
     try:
         data: Dict[str, Any] = parse_json(text)
         if data.pop("format") != _FORMAT:
             raise ValueError(f"its format is not {_FORMAT}")
-        return Asked(**_checked(data, _FIELDS))
+        return LaunchOptions(**_checked(data, _FIELDS))
     except (ValueError, TypeError, KeyError, AttributeError, IpulaunchError) as error:
         raise DataError(
             f"{name} does not say how a run was launched: {error}",
@@ -57,26 +60,27 @@ def from_json(text: str, name: str) -> Asked:
         ) from error
 
 
-def read(run: RunDirectory) -> AsLaunched:
+def read(run: RunDirectory) -> LaunchRecord:
     """How a run was launched.
 
-    It has programs and their options in it, so it counts only where we have written it ourselves.
+    The record names programs and their options, so ipulaunch trusts only a record of the same user.
     """
     try:
         if run.asked.stat().st_uid != os.getuid():
-            return AsLaunched(Asked(), f"{run.asked} is another user's: options of the launch are those given now")
-        asked = from_json(read_text(run.asked), str(run.asked))
+            text = f"{run.asked} is another user's: options of the launch are those given now"
+            return LaunchRecord(LaunchOptions(), (note(text),))
+        options = from_json(read_text(run.asked), str(run.asked))
     except FileNotFoundError:
-        why = "how it was launched is not recorded: options such as --env and --vipu-partition are those given now"
-        return AsLaunched(Asked(), why)
+        text = "how it was launched is not recorded: options such as --env and --vipu-partition are those given now"
+        return LaunchRecord(LaunchOptions(), (note(text),))
     except OSError as error:
         raise DataError(f"{run.asked} cannot be read: {error.strerror}") from error
-    given = {**asked._asdict(), **asked.poprun, "poprun": None}
+    given = {**options._asdict(), **options.poprun, "poprun": None}
     flags = [_flag(name, value) for name, value in given.items() if _was_given(name, value)]
-    return AsLaunched(asked, f"taken from the launch of the run: {', '.join(flags)}" if flags else "")
+    return LaunchRecord(options, (note(f"taken from the launch of the run: {', '.join(flags)}"),) if flags else ())
 
 
-def laid_over(given: Asked, before: Asked) -> Asked:
+def laid_over(given: LaunchOptions, before: LaunchOptions) -> LaunchOptions:
     """What is asked for now, and where that is silent, what was asked for before; variables one by one."""
     over = {name: value for name, value in given._asdict().items() if _was_given(name, value)}
     named = {text.partition("=")[0] for text in given.env}
@@ -92,7 +96,7 @@ def _flag(name: str, value: Any) -> str:
 
 
 def _was_given(name: str, value: Any) -> bool:
-    """Whether a field of Asked was given: False is no answer for those that can only be switched on."""
+    """Whether a field of LaunchOptions was given: False is no answer for those that can only be switched on."""
     return is_given(value) and not (value is False and name in FLAGS)
 
 
@@ -118,8 +122,9 @@ def _text(value: Any) -> str:
 
 
 def _engine(value: Any) -> str:
-    if value not in _ENGINES:
-        raise ValueError(f"it is not {' or '.join(_ENGINES)}")
+    known = [name for name in ENGINES if not is_default(name)]
+    if value not in known:
+        raise ValueError(f"it is not {' or '.join(known)}")
     return str(value)
 
 

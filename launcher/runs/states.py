@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, DataError, IpulaunchError, StoppedError, UsageError, near_miss
+from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, records_of, whole_run
 from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.configs.text import utc
-from ipulaunch.launcher.runs.claim import has_gone, holder_of
-from ipulaunch.launcher.runs.earlier_runs import all_runs, modified, started
-from ipulaunch.launcher.runs.processes import runs_here
+from ipulaunch.launcher.launch.earlier_runs import FRESH_S, all_runs, last_sign, started
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import (
@@ -29,13 +28,12 @@ from ipulaunch.launcher.schedulers.scheduler import (
     JobState,
     scheduler_of,
 )
-from ipulaunch.launcher.supervise.attempts import newest_update
+from ipulaunch.launcher.supervise.claim import has_gone, holder_of
 from ipulaunch.launcher.supervise.endings import Ending, attempt_of, preemptions, read_endings, restarts
-from ipulaunch.launcher.supervise.events import Follower
+from ipulaunch.launcher.supervise.process_table import runs_here
+from ipulaunch.launcher.supervise.progress import progress_of
 from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.plan import from_json
-
-FRESH_S = 30.0  # instances give a sign of life every second; a network disk may show it late
 
 
 class RunStatus(NamedTuple):
@@ -129,11 +127,6 @@ def how_to_end(path: Path) -> str:
     return f"end its poprun or mpirun; touch {RunDirectory(path).stop} lets it write a checkpoint first"
 
 
-def last_sign(run: RunDirectory) -> float:
-    """When an instance of a run gave its last sign of life; 0 where none has."""
-    return max(map(modified, run.path.glob("instance-*/heartbeat")), default=0.0)
-
-
 def plan_of(run: RunDirectory) -> Optional[Plan]:
     """The plan of a run, where it is whole."""
     try:
@@ -147,17 +140,9 @@ def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], livi
     plan = plan_of(run) or plan_of(RunDirectory(path))
     is_alive = holder_of(run) is not None or run.path in living
     state = _combined(job, said, _from_records(run, plan, is_alive, is_here=job is None))
-    follower = Follower(run, 1)  # all instances make the same updates
-    kept = 0  # updates in the newest checkpoint
-    while True:
-        records = follower.look()
-        if not records:
-            break
-        counts = [r["update"] for r in records if r["event"] in ("resumed", "checkpoint")]
-        kept = [count for count in counts if isinstance(count, int)][-1] if counts else kept
-    follower.close()
+    progress = progress_of(run)
     training = job_of(run) or job_of(RunDirectory(path))
-    update = max(follower.progress.update, kept) or (newest_update(run, training) if training else None) or 0
+    update = max(progress.position, progress.kept) or (newest_update(run, training) if training else None) or 0
     survival = training.settings.survival if training else None
     hosts = ",".join(plan.hosts) if plan else ""
     return RunStatus(
@@ -167,7 +152,7 @@ def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], livi
         state=state.word,
         said=state.said,
         update=update,
-        total=follower.progress.total_updates,
+        total=progress.total_updates,
         started=job.submitted if job else utc(started(path)),
         where=f"{job.scheduler} {job.id}" + (f" on {state.where}" if state.where else "") if job else hosts,
         scheduler=job.scheduler if job else "",

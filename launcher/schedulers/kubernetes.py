@@ -35,12 +35,13 @@ def render(job: ClusterJob) -> str:
         spec, kind, version = _plain_job(job), "Job", "batch/v1"
     else:
         spec, kind, version = _mpi_job(job), "MPIJob", "kubeflow.org/v2beta1"
-    name = plain("dns", job.name, "the name of the job")
-    if len(name) > _LONGEST_NAMES[kind]:
+    if len(job.name) > _LONGEST_NAMES[kind]:
         raise UsageError(
-            f"the name {name} has {len(name)} letters, and a name of kind {kind} has at most {_LONGEST_NAMES[kind]}",
+            f"the name {job.name} has {len(job.name)} letters, and a name of kind {kind} has at most"
+            f" {_LONGEST_NAMES[kind]}",
             hint="give --run-dir a shorter name: the job is called after it",
         )
+    name = plain("dns", job.name, "the name of the job")
     if job.wishes.requeue and kind != "Job":
         raise UsageError(f"--requeue: {kind}s are not started again", hint="submit again with --resume")
     metadata: Dict[str, Any] = {"name": name}

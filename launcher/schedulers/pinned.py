@@ -9,8 +9,9 @@ from ipulaunch.configs.runs.job import set_options
 from ipulaunch.configs.settings.schema import leaves, plain_value, value_of
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.sites import Site
-from ipulaunch.launcher.engines.poprun_table import OFFERED
-from ipulaunch.launcher.launch.launch_options import Asked, Engine, poprun_below
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.poprun_table import OFFERED, poprun_below
 from ipulaunch.launcher.schedulers.names import plain
 from ipulaunch.topology import Plan
 
@@ -29,54 +30,53 @@ _NAMES = {
     "vipu_allocation": "the V-IPU allocation",
     "vipu_cluster": "the V-IPU cluster",
 }
-_SIMPLE = ("int", "float", "str", "Optional[int]", "Optional[float]", "Optional[str]", "Fraction")
 
 
-def at_site(asked: Asked, site: Site, hosts: int, engine: Engine) -> Asked:
+def at_site(options: LaunchOptions, site: Site, hosts: int, engine: Engine) -> LaunchOptions:
     """What was asked for, with what the site adds where the command line is silent."""
-    poprun = dict(asked.poprun)
-    if engine.name != "openmpi":
+    poprun = dict(options.poprun)
+    if not engine.is_rehearsal:
         vipu = {f"vipu_{field.name}": getattr(site.vipu, field.name) for field in dataclasses.fields(site.vipu)}
         subnet = site.network.subnet if hosts > 1 else None
         for name, value in {**poprun_below(poprun, vipu), "host_subnet": subnet}.items():
             if poprun.get(name) is None:
                 poprun[name] = value
-    mpi = asked.mpi_global_args
+    mpi = options.mpi_global_args
     if hosts > 1 and site.network.interface and not any("_if_include" in text for text in mpi):
         interface = plain("name", site.network.interface, "the network interface")
         network = f"--mca btl_tcp_if_include {interface}"
-        if engine.name == "poprun":  # Open MPI 5, which a rehearsal may have, names the second one otherwise
+        if not engine.is_rehearsal:  # Open MPI 5, which a rehearsal may have, names the second one otherwise
             network += f" --mca oob_tcp_if_include {interface}"
         mpi = (*mpi, network)
-    return asked._replace(poprun=poprun, mpi_global_args=mpi)
+    return options._replace(poprun=poprun, mpi_global_args=mpi)
 
 
-def first_words(resolved: Resolved, asked: Asked, engine: Engine, plan: Plan) -> List[str]:
+def first_words(resolved: Resolved, options: LaunchOptions, engine: Engine, plan: Plan) -> List[str]:
     """The options that plan the same again on the cluster, whatever its hosts and defaults are."""
     return [
-        *_plan_options(asked, engine, plan),
+        *_plan_options(options, engine, plan),
         f"--num-replicas={plan.replicas}",
         f"--ipus-per-replica={plan.ipus_per_replica}",
         f"--micro-batch-size={plan.batch.micro_size}",
         f"--gradient-accumulation-count={plan.batch.accumulation}",
         "--rehearsal" if resolved.rehearsal else "--no-rehearsal",
         *_settings(resolved),
-        *_launch_options(asked),
+        *_launch_options(options),
     ]
 
 
-def again_words(asked: Asked, engine: Engine, plan: Plan) -> List[str]:
+def again_words(options: LaunchOptions, engine: Engine, plan: Plan) -> List[str]:
     """The options of `ipulaunch resume`: settings and batches are in the run; the cores of the new hosts are not."""
-    return [*_plan_options(asked, engine, plan), *_launch_options(asked)]
+    return [*_plan_options(options, engine, plan), *_launch_options(options)]
 
 
-def _plan_options(asked: Asked, engine: Engine, plan: Plan) -> List[str]:
+def _plan_options(options: LaunchOptions, engine: Engine, plan: Plan) -> List[str]:
     words = [f"--engine={engine.name}"]
-    words += [f"--pod={asked.pod}"] if asked.pod is not None else []
-    if asked.ipus is not None or asked.pod is None:
-        words.append(f"--ipus={asked.ipus or plan.ipus}")
+    words += [f"--pod={options.pod}"] if options.pod is not None else []
+    if options.ipus is not None or options.pod is None:
+        words.append(f"--ipus={options.ipus or plan.ipus}")
     words.append(f"--num-instances={plan.instances}")
-    if asked.ilds is not None or plan.ilds > 1:
+    if options.ilds is not None or plan.ilds > 1:
         words.append(f"--num-ilds={plan.ilds}")
     return words
 
@@ -89,7 +89,8 @@ def _settings(resolved: Resolved) -> List[str]:
         if leaf.key not in resolved.given or leaf.key in _ELSEWHERE:
             continue
         value = plain_value(value_of(resolved.settings, leaf.key))
-        if leaf.about["flag"] and leaf.kind in _SIMPLE and value is not None:
+        is_word = not leaf.kind.is_list and leaf.kind.item is not bool and value is not None
+        if leaf.about["flag"] and is_word:
             options.append(f"{leaf.about['flag']}={value}")
         else:
             rest.add(leaf.key)
@@ -97,7 +98,7 @@ def _settings(resolved: Resolved) -> List[str]:
     return [f"{name}={value}" for name, value in zip(more[::2], more[1::2])] + options
 
 
-def _launch_options(asked: Asked) -> List[str]:
+def _launch_options(options: LaunchOptions) -> List[str]:
     words: List[str] = []
 
     def add(flag: str, value: Any) -> None:
@@ -108,24 +109,24 @@ def _launch_options(asked: Asked) -> List[str]:
         elif value is not None:
             words.append(f"--{flag}={value}")
 
-    add("sdk-version", None if asked.sdk is None else ".".join(map(str, asked.sdk)))
-    for key, value in asked.poprun.items():
+    add("sdk-version", None if options.sdk is None else ".".join(map(str, options.sdk)))
+    for key, value in options.poprun.items():
         option = OFFERED[key]
         for each in (value or ()) if option.repeatable else (value,):
             add(option.flag, _plain(key, each) if key in _NAMES else each)
-    for text in asked.poprun_args:
+    for text in options.poprun_args:
         add("poprun-args", text)
-    add("tag-output", asked.tag_output or None)
-    for text in asked.mpi_global_args:
+    add("tag-output", options.tag_output or None)
+    for text in options.mpi_global_args:
         add("mpi-global-args", text)
-    for text in asked.mpi_local_args:
+    for text in options.mpi_local_args:
         add("mpi-local-args", text)
-    for text in asked.env:
+    for text in options.env:
         add("env", text)
-    add("oversubscribe", asked.oversubscribe or None)
-    add("allow-run-as-root", asked.allow_run_as_root)
-    add("openmpi-version", asked.openmpi_version)
-    add("python", asked.python)
+    add("oversubscribe", options.oversubscribe or None)
+    add("allow-run-as-root", options.allow_run_as_root)
+    add("openmpi-version", options.openmpi_version)
+    add("python", options.python)
     return words
 
 

@@ -1,20 +1,31 @@
-"""What a run shows while it runs and when it ends: talk, on stderr. Only the output of instances goes to stdout."""
+"""What the user sees of a run, on stderr. Only the output of instances goes to stdout."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Set, TextIO
+from typing import Any, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
+from ipulaunch.configs.messages import WARNING, in_order
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.configs.runs.milestones import in_words, measured, metrics_text
+from ipulaunch.configs.runs.events import (
+    Event,
+    Log,
+    Resumed,
+    Training,
+    Validation,
+    WarningEvent,
+    measured,
+    metrics_text,
+)
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.launch.launch import Launch
-from ipulaunch.launcher.supervise.attempts import Restart
-from ipulaunch.launcher.supervise.events import Progress
+from ipulaunch.launcher.supervise.endings import Restart
+from ipulaunch.launcher.supervise.progress import Recorded, RunProgress
 from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology import Plan
 
@@ -40,10 +51,8 @@ class Display:
         """What will run, and where."""
         plan = launch.solution.plan
         self.line(f"{plan.workload} on {plan.system}: {launch.engine.about}", "bold")
-        for note in launch.notes:
-            self.line(f"note: {note}", "dim")
-        for warning in launch.solution.warnings:
-            self.warn(warning)
+        for message in in_order(launch.messages):
+            self.warn(message.text) if message.kind == WARNING else self.line(str(message), "dim")
         cores = sorted({placement.cores for placement in plan.placements})
         self.row("IPUs", f"{plan.ipus} = {counted(plan.replicas, 'replica')} x {plan.ipus_per_replica}")
         self.row(
@@ -54,10 +63,10 @@ class Display:
         )
         self.trains = launch.job is not None
         if self.trains:
-            self.row("batch", plan.batch.formula.split(" ", 2)[2])
-        for finding in launch.training:
-            if not finding.in_plan_only:
-                self.row(finding.name, finding.text)
+            self.row("batch", plan.batch.division)
+        for fact in launch.solution.training:
+            if not fact.in_plan_only:
+                self.row(fact.name, fact.text)
         self.row("run", _short(run.path))
 
     def begin(self) -> None:
@@ -65,9 +74,9 @@ class Display:
         self.begun = time.monotonic()
         self.last_update, self.last_preparing = 0, ""
 
-    def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
-        """New records have arrived, or some time has passed."""
-        self.milestones(progress, records)
+    def show(self, progress: RunProgress, recorded: Sequence[Recorded]) -> None:
+        """Show new events, or that some time has passed."""
+        self.milestones(progress, recorded)
         now = time.monotonic()
         if now - self.last_line <= _PLAIN_INTERVAL_S:
             return
@@ -81,19 +90,19 @@ class Display:
             self.last_line = now
             self.line(f"{progress.waiting}, {now - self.started:.0f} s")
 
-    def milestones(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
-        for record in records:
-            if record["instance"] == 0 and record["event"] in ("training", "log", "validation", "warning", "resumed"):
-                self.milestone(progress, record)
+    def milestones(self, progress: RunProgress, recorded: Sequence[Recorded]) -> None:
+        for instance, _, event in recorded:
+            if instance == 0 and isinstance(event, (Training, Log, Validation, WarningEvent, Resumed)):
+                self.milestone(progress, event)
 
-    def milestone(self, progress: Progress, record: Mapping[str, Any]) -> None:
+    def milestone(self, progress: RunProgress, event: Event) -> None:
         self.last_line, self.last_update = time.monotonic(), progress.update
-        if record["event"] == "warning":
-            self.warn(record["message"])
-        elif record["event"] == "resumed":
-            self.line(in_words({**record, "path": _short(Path(record["path"]))}))
+        if isinstance(event, WarningEvent):
+            self.warn(event.message)
+        elif isinstance(event, Resumed):
+            self.line(dataclasses.replace(event, path=_short(Path(event.path))).text)
         else:
-            self.line(in_words(record))
+            self.line(event.text)
 
     def stopping(self, name: str, after: str, grace_s: float) -> None:
         """The run was asked to stop."""
@@ -105,14 +114,13 @@ class Display:
     def restarting(self, verdict: Verdict, restart: Restart, has_checkpoint: bool) -> None:
         """The run failed and will be started again."""
         self.line(f"failed: {verdict.headline}", "bold red")
-        for detail in verdict.details:
-            if not detail.startswith("resume: "):  # we do that ourselves
-                self.line(detail)
+        for detail in details(dataclasses.replace(verdict, resume="")):  # we do that ourselves
+            self.line(detail)
         where = "the newest checkpoint" if has_checkpoint else "the beginning: there is no checkpoint yet"
         self.line(f"restart {restart.number} of {restart.most} in {restart.wait_s:g} s, from {where}")
 
     def going_on(self, missing: Mapping[str, str], plan: Plan) -> None:
-        """The run goes on without some of its hosts."""
+        """The run continues without some of its hosts."""
         wrong = "; ".join(f"host {host} {what}" for host, what in missing.items())
         self.line(f"{wrong}: going on with {', '.join(plan.hosts)}", "bold")
         self.row("instances", f"{plan.instances} with {counted(plan.replicas_per_instance, 'replica')}")
@@ -129,7 +137,7 @@ class Display:
         seconds = time.monotonic() - self.started
         if verdict.exit_code:
             self.line(f"exit code {verdict.exit_code} after {seconds:.0f} s: {verdict.headline}", "bold red")
-            for detail in verdict.details:
+            for detail in details(verdict):
                 self.line(detail)
         else:
             self.line(f"done in {seconds:.0f} s", "bold green")
@@ -164,7 +172,7 @@ class Display:
             self.row("checkpoint", summary["checkpoint"])
 
     def warn(self, message: str) -> None:
-        """A warning, once: the launcher and the instances often see the same."""
+        """Show a warning once: the launcher and the instances often find the same."""
         if message not in self.warned:
             self.warned.add(message)
             self.line(f"warning: {message}", "yellow")
@@ -180,7 +188,7 @@ class Display:
 
 
 def make_display(verbose: bool) -> Display:
-    """A picture on a terminal, plain lines elsewhere."""
+    """The display for this terminal or file: a picture on a terminal, plain lines elsewhere."""
     talk, output = (_usable(stream) for stream in (sys.stderr, sys.stdout))
     if not talk.isatty():
         return Display(talk, output, verbose)
@@ -189,12 +197,26 @@ def make_display(verbose: bool) -> Display:
     return LiveDisplay(talk, output, verbose)
 
 
+def details(verdict: Verdict) -> Tuple[str, ...]:
+    """What a verdict knows beside its headline, line by line."""
+    restarts = f"restarts: {verdict.restarts} of {verdict.max_restarts} (--max-restarts)"
+    return (
+        *([restarts] if verdict.restarts else []),
+        *([f"hint: {verdict.hint}"] if verdict.hint else []),
+        *(f"engine: {line}" for line in verdict.engine_lines),
+        *verdict.unkept_lines,
+        *(f"  | {line}" for line in verdict.log_lines),
+        *([f"log: {verdict.log}"] if verdict.log else []),
+        *([f"resume: {verdict.resume}"] if verdict.resume else []),
+    )
+
+
 def _usable(stream: Optional[TextIO]) -> TextIO:
-    """The stream; a place for nothing where it was closed before we started."""
+    """The stream, or /dev/null if it was closed before we started."""
     return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
 
 
-def _position(progress: Progress) -> str:
+def _position(progress: RunProgress) -> str:
     rate = f"{progress.samples_per_s:.1f} samples/s"
     metrics = [metrics_text(progress.metrics)] if progress.metrics else []
     return ", ".join([f"update {progress.update}/{progress.total_updates}", rate, *metrics])

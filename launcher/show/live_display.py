@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from typing import Any, Dict, List, Optional, TextIO, cast
+from typing import Any, Optional, Sequence, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,9 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ipulaunch.configs.runs.milestones import metrics_text
+from ipulaunch.configs.runs.events import Started, metrics_text
 from ipulaunch.launcher.show.display import MOST_ROWS, Display
-from ipulaunch.launcher.supervise.events import Progress
+from ipulaunch.launcher.supervise.progress import Recorded, RunProgress
 
 
 class _Terminal:
@@ -52,8 +52,8 @@ class LiveDisplay(Display):
             self.live = Live(console=self.console, refresh_per_second=8, transient=True)
             self.live.start()
 
-    def show(self, progress: Progress, records: List[Dict[str, Any]]) -> None:
-        self.milestones(progress, records)
+    def show(self, progress: RunProgress, recorded: Sequence[Recorded]) -> None:
+        self.milestones(progress, recorded)
         if self.live is not None:
             self.live.update(self._picture(progress))
 
@@ -74,18 +74,17 @@ class LiveDisplay(Display):
     def line(self, text: str, style: str = "") -> None:
         self.console.print(text, style=style, markup=False)
 
-    def _picture(self, progress: Progress) -> RenderableType:
+    def _picture(self, progress: RunProgress) -> RenderableType:
         seconds = time.monotonic() - self.started
         if not progress.total_updates:
             parts = [progress.waiting, progress.preparing, f"{seconds:.0f} s"]
             return Text(" · ".join(filter(None, parts)), style="cyan")
         table = Table.grid(padding=(0, 2))
         for index in range(min(progress.instances, MOST_ROWS)):
-            host = progress.started.get(index, {}).get("host", "")
+            started = progress.started.get(index, Started(""))
             rate = f"{progress.rates.get(index, 0):.1f} samples/s"
-            cpus = progress.started.get(index, {}).get("binding", {}).get("cpus", "")
             update = f"update {progress.updates.get(index, progress.resumed)}"
-            table.add_row(f"instance {index}", host, f"cpus {cpus}", update, rate)
+            table.add_row(f"instance {index}", started.host, f"cpus {started.cpus}", update, rate)
         if progress.instances > MOST_ROWS:
             table.add_row(f"+ {progress.instances - MOST_ROWS} more", "", "", "", "")
         width = min(40, shutil.get_terminal_size().columns // 2)

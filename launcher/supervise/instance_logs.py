@@ -1,10 +1,10 @@
-"""Taking the mixed output of all instances apart again, by the tags that Open MPI puts in front."""
+"""Separating the mixed output of all instances by the tags that Open MPI adds."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import BinaryIO, Callable, Dict, List, Optional, Sequence
+from typing import BinaryIO, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.secrets import MASK
@@ -15,13 +15,22 @@ from ipulaunch.topology import Plan
 _TAG = re.compile(rb"\[[^\[\],]*,(\d+)\]<(?:stdout|stderr|stddiag)>: ?")
 _LONGEST_LINE = 1 << 16
 
+_MOST_LINES = 20
+
 Echo = Callable[[str, str], None]  # (who, line)
 
 
-class InstanceLogs:
-    """Writes each instance's lines to its own log.txt; lines of nobody go to engine.txt.
+class Unkept(NamedTuple):
+    """A line that is in no log: of an instance, or of the launcher, which says why."""
 
-    Lines for which there is no room are kept with the last of the engine, which the verdict has.
+    instance: Optional[int]
+    line: str
+
+
+class InstanceLogs:
+    """Writes each instance's lines to its own log.txt, and all other lines to engine.txt.
+
+    The last lines for which there is no room are kept here, and so are the last of the engine: the verdict shows them.
     """
 
     def __init__(
@@ -39,7 +48,7 @@ class InstanceLogs:
         self.partial: Dict[int, bytes] = {}
         self.engine = run.engine_log.open("ab", buffering=0)
         self.engine_lines: List[str] = []
-        self.is_full = False
+        self.unkept: List[Unkept] = []
         self.last = -1
 
     def feed(self, line: bytes) -> None:
@@ -75,11 +84,12 @@ class InstanceLogs:
         line = text.decode(errors="replace").rstrip("\n")
         if not 0 <= instance < self.plan.instances:
             self._keep(self.engine, text)
-            self._remember(line)
+            self.engine_lines = [*self.engine_lines[-_MOST_LINES:], line]
             return
         who = f"{self.plan.placements[instance].host}:{instance}"
         if not self._keep(self._file(instance), text):
-            self._remember(f"{who}| {line}")
+            why, *lines = self.unkept
+            self.unkept = [why, *lines[-_MOST_LINES:], Unkept(instance, line)]
         if self.echo:
             try:
                 self.echo(who, line)
@@ -107,9 +117,5 @@ class InstanceLogs:
         return True
 
     def _tell(self, error: OSError) -> None:
-        if not self.is_full:
-            self.is_full = True
-            self._remember(f"output could not be kept in {self.run.path}: {error.strerror}")
-
-    def _remember(self, line: str) -> None:
-        self.engine_lines = [*self.engine_lines[-20:], line]
+        if not self.unkept:
+            self.unkept = [Unkept(None, f"output could not be kept in {self.run.path}: {error.strerror}")]

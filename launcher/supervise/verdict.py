@@ -1,4 +1,4 @@
-"""How a run ended: good only if the engine and every instance say so."""
+"""How a run ended. It is good only if the engine and every instance say so."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import re
 import shlex
 import signal
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, DataError, JobError, SettingsError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory, whole_run
-from ipulaunch.configs.runs.untrusted import parse_json, read_text
+from ipulaunch.configs.runs.last_records import Failed, read_failed, read_stopped
+from ipulaunch.launcher.supervise.instance_logs import Unkept
 from ipulaunch.launcher.supervise.stall import Hang
 from ipulaunch.topology import Plan
 
@@ -19,16 +21,56 @@ _LOG_LINES = 12
 _LOG_BYTES = 8192
 # The last words of a process that has no memory left to say more with: of C++, and of the C library.
 _NO_MEMORY = re.compile(r"std::bad_alloc|[Cc]annot allocate memory")
+_KILLED_HINT = "if nobody did that, its host was out of memory: see dmesg there"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The end of a run in words and as an exit code."""
+    """How an attempt ended, and what helps to understand it."""
 
     exit_code: int
-    headline: str
-    details: Tuple[str, ...] = ()
-    was_asked_to_stop: bool = False  # whatever became of it then
+    reason: str  # a sentence, about the instance where there is one
+    host: str = ""
+    instance: Optional[int] = None  # the instance that failed first
+    hint: str = ""
+    engine_lines: Tuple[str, ...] = ()  # what the engine said last
+    unkept_lines: Tuple[str, ...] = ()  # output of instances for which there was no room in their logs
+    log_lines: Tuple[str, ...] = ()  # the end of the log
+    log: Optional[Path] = None  # where to read on
+    resume: str = ""  # the command that continues the run
+    restarts: int = 0  # before this attempt
+    max_restarts: int = 0
+    preemptions: int = 0  # with this one
+    max_preemptions: int = 0
+    was_asked_to_stop: bool = False  # whether or not it did
+
+    @property
+    def headline(self) -> str:
+        """One line."""
+        who = "" if self.instance is None else f"{self.host}:{self.instance} "
+        return f"{who}{self.reason}{self._preempted}"
+
+    @property
+    def _preempted(self) -> str:
+        if not self.preemptions:
+            return ""
+        if self.preemptions > self.max_preemptions:
+            return f"; preempted {self.preemptions} times, and --max-preemptions is {self.max_preemptions}"
+        return f" (preemption {self.preemptions} of {self.max_preemptions})"
+
+
+class Blame(NamedTuple):
+    """The instance that ended first, and how."""
+
+    instance: int
+    signal: int = 0
+    exit_code: int = 0
+
+    @property
+    def text(self) -> str:
+        if self.signal:
+            return f"was ended by signal {self.signal}"
+        return f"ended with exit code {self.exit_code}" + ("" if self.exit_code else " and without its done.json")
 
 
 @dataclass(frozen=True)
@@ -41,19 +83,26 @@ class End:
     engine_lines: Sequence[str]
     ours: bool  # workers, which must leave done.json; programs of users need not
     stopped_by: Optional[int] = None
+    unkept: Sequence[Unkept] = ()
     hung: Optional[Hang] = None
     ended_ns: Optional[int] = None  # when the launcher began to end the run, if it did
     kept: Optional[int] = None  # the update of the newest checkpoint
     is_direct: bool = False  # what ended is the only instance itself
-    ask_hosts: Callable[[], Mapping[str, str]] = dict  # which host is in what trouble; asked where nothing else tells
+    ask_hosts: Callable[[], Mapping[str, str]] = dict  # what is wrong with which host; asked if all else fails
 
     @property
     def instances(self) -> Iterator[int]:
         return (placement.instance for placement in self.plan.placements)
 
     @functools.cached_property
-    def first_error(self) -> Optional[Tuple[int, Dict[str, Any]]]:
-        return _first_error(self.run, self.plan, self.ended_ns)
+    def first_error(self) -> Optional[Tuple[int, Failed]]:
+        """The earliest error of an instance; those since the launcher began to end the run are because of that."""
+        records = ((instance, read_failed(self.run, instance)) for instance in self.instances)
+        found = [(instance, record) for instance, record in records if record is not None]
+        if not found:
+            return None
+        instance, record = min(found, key=lambda one: (one[1].time_ns, one[0]))
+        return (instance, record) if self.ended_ns is None or record.time_ns < self.ended_ns else None
 
     @functools.cached_property
     def missing(self) -> List[int]:
@@ -64,16 +113,33 @@ class End:
     def lost_host(self) -> Optional[str]:
         return _lost("\n".join(self.engine_lines), self.plan)
 
-    @property
-    def engine_said(self) -> List[str]:
-        return [f"{self.engine_tag}{line}" for line in self.engine_lines if line.strip()]
+    def who(self, instance: int) -> str:
+        return f"{self.plan.placements[instance].host}:{instance}"
 
-    @property
-    def engine_tag(self) -> str:
-        return "" if self.is_direct else "engine: "  # what is left then are lines of the launcher
+    def engine_said(self) -> Verdict:
+        """A failure, with what the engine said."""
+        lines = tuple(line for line in self.engine_lines if line.strip())
+        return replace(self.failed(), engine_lines=lines, unkept_lines=self.unkept_lines())
 
-    def failed(self, headline: str, *details: str) -> Verdict:
-        return Verdict(JobError.exit_code, headline, (*details, *_how_to_resume(self.run)))
+    def failed(self) -> Verdict:
+        """A failure without a reason yet."""
+        return Verdict(JobError.exit_code, "", resume=_how_to_resume(self.run))
+
+    def blaming(self, verdict: Verdict, instance: int, reason: str) -> Verdict:
+        return replace(verdict, reason=reason, host=self.plan.placements[instance].host, instance=instance)
+
+    def with_log(self, verdict: Verdict, instance: int, without: Sequence[str] = ()) -> Verdict:
+        """The verdict with the end of an instance's log."""
+        lines = tuple(line for line in _last_lines(self.run.log(instance)) if line not in without)
+        return replace(verdict, log_lines=lines, log=self.run.log(instance))
+
+    def unkept_lines(self, instance: Optional[int] = None) -> Tuple[str, ...]:
+        """What could not be kept of one instance, or of all, and why."""
+        return tuple(
+            each.line if each.instance is None else f"{self.who(each.instance)}| {each.line}"
+            for each in self.unkept
+            if instance is None or each.instance in (instance, None)
+        )
 
 
 def judge(end: End) -> Verdict:
@@ -83,15 +149,11 @@ def judge(end: End) -> Verdict:
 
 
 def _stopped(end: End) -> Optional[Verdict]:
-    """All instances have left together, on request. Ctrl-C is still an interruption to whoever waits for the code."""
+    """All instances have stopped together, on request. After Ctrl-C, the exit code is still that of an interruption."""
     if not end.ours or not all(end.run.stopped(instance).exists() for instance in end.instances):
         return None
-    try:
-        message = parse_json(read_text(end.run.stopped(0)))["message"]
-    except (OSError, ValueError, KeyError, TypeError):
-        message = "stopped on request"
     code = INTERRUPTED if end.stopped_by == signal.SIGINT else StoppedError.exit_code
-    return Verdict(code, str(message), _how_to_resume(end.run), was_asked_to_stop=True)
+    return Verdict(code, read_stopped(end.run, 0).message, resume=_how_to_resume(end.run), was_asked_to_stop=True)
 
 
 def _done(end: End) -> Optional[Verdict]:
@@ -109,29 +171,27 @@ def _interrupted(end: End) -> Optional[Verdict]:
 def _hung(end: End) -> Optional[Verdict]:
     if end.hung is None or end.stopped_by is not None:
         return None
-    hint = [f"hint: {end.hung.hint}"] if end.hung.hint else []
-    return end.failed(end.hung.said, *hint, *_log_tail(end.run, end.hung.instance))
+    verdict = replace(end.failed(), reason=end.hung.said, hint=end.hung.hint)
+    return end.with_log(verdict, end.hung.instance)
 
 
 def _host_lost(end: End) -> Optional[Verdict]:
-    """Whatever the other hosts record then, is because of it."""
+    """Errors on other hosts are consequences of the lost host."""
     if end.lost_host is None:
         return None
-    return end.failed(f"host {end.lost_host} was lost: the engine's daemon there does not answer", *end.engine_said)
+    reason = f"host {end.lost_host} was lost: the engine's daemon there does not answer"
+    return replace(end.engine_said(), reason=reason)
 
 
 def _failed_first(end: End) -> Optional[Verdict]:
     if end.first_error is None:
         return None
     instance, record = end.first_error
-    headline = f"{_who(end.plan, instance)} failed first: {record.get('type')}: {_first_line(record.get('message'))}"
-    said = {f"  | error: {record.get('message')}", f"  | hint: {record.get('hint')}"}
-    hint = [f"hint: {record['hint']}"] if record.get("hint") else []
-    details = [*hint, *(line for line in _log_tail(end.run, instance) if line not in said)]
-    code = _exit_code(record)
-    if end.kept is not None or code not in (DataError.exit_code, SettingsError.exit_code):
-        details += _how_to_resume(end.run)  # with the same settings, which are what is wrong if nothing was reached
-    return Verdict(code, headline, tuple(details))
+    verdict = end.blaming(end.failed(), instance, f"failed first: {record.type}: {record.first_line}")
+    verdict = replace(verdict, exit_code=record.exit_code, hint=record.hint)
+    if end.kept is None and record.exit_code in (DataError.exit_code, SettingsError.exit_code):
+        verdict = replace(verdict, resume="")  # with the same settings, which are what is wrong
+    return end.with_log(verdict, instance, without=(f"error: {record.message}", f"hint: {record.hint}"))
 
 
 def _unrecorded(end: End) -> Optional[Verdict]:
@@ -140,46 +200,41 @@ def _unrecorded(end: End) -> Optional[Verdict]:
         return None
     first = end.missing[0]
     count = f"{len(end.missing)} of {end.plan.instances} have none"
-    headline = f"{_who(end.plan, first)} ended without its done.json ({count})"
-    return end.failed(headline, *end.engine_said, *_log_tail(end.run, first))
+    verdict = end.blaming(end.engine_said(), first, f"ended without its done.json ({count})")
+    return end.with_log(verdict, first)
 
 
 def _blamed_first(end: End) -> Optional[Verdict]:
-    """An instance that left no record, and of which the engine has told."""
+    """An instance that left no record, and that the engine names."""
     if end.is_direct:
-        how = f"was ended by signal {-end.code}" if end.code < 0 else f"ended with exit code {end.code}"
-        blamed: Optional[Tuple[int, str]] = (0, how)
+        blame: Optional[Blame] = Blame(0, signal=max(0, -end.code), exit_code=max(0, end.code))
     else:
-        blamed = _blamed("\n".join(end.engine_lines), end.plan, end.code)
-    if blamed is None:
+        blame = _blamed("\n".join(end.engine_lines), end.plan, end.code)
+    if blame is None:
         return None
-    instance, how = blamed
-    headline = f"{_who(end.plan, instance)} failed first: it {how}"
-    unkept = (f"{end.engine_tag}{_who(end.plan, instance)}| ", f"{end.engine_tag}output could not be kept")
-    tail = [*(line for line in end.engine_said if line.startswith(unkept)), *_log_tail(end.run, instance)]
-    if _NO_MEMORY.search("\n".join(tail)):
-        headline += ", out of memory"
-    is_killed = how.endswith("signal 9")
-    hint = ["hint: if nobody did that, its host was out of memory: see dmesg there"] if is_killed else []
-    return end.failed(headline, *hint, *tail)
+    unkept = end.unkept_lines(blame.instance)
+    verdict = end.with_log(replace(end.failed(), unkept_lines=unkept), blame.instance)
+    has_memory = not _NO_MEMORY.search("\n".join((*unkept, *verdict.log_lines)))
+    reason = f"failed first: it {blame.text}{'' if has_memory else ', out of memory'}"
+    hint = _KILLED_HINT if blame.signal == signal.SIGKILL else ""
+    return end.blaming(replace(verdict, hint=hint), blame.instance, reason)
 
 
 def _engine_failed(end: End) -> Verdict:
-    """Nobody tells why; perhaps the hosts do."""
-    code = end.code
-    headline = f"the engine ended with exit code {code}" if code > 0 else f"the engine was ended by {_signal(code)}"
+    """No record and no line of the engine says why; perhaps the hosts do."""
+    code, verdict = end.code, end.engine_said()
+    reason = f"the engine ended with exit code {code}" if code > 0 else f"the engine was ended by {_signal(code)}"
     hosts = end.ask_hosts()
     if hosts:
-        return end.failed(f"{_troubles(hosts)}; {headline}", *end.engine_said)
-    silent = f"; {_who(end.plan, end.missing[0])} has left no record" if end.missing and code > 0 else ""
-    return end.failed(headline + silent, *end.engine_said, *_whose_log(end))
-
-
-def _whose_log(end: End) -> List[str]:
-    """Where to read on. Open MPI does not name an instance that ends after another one has left."""
-    if end.engine_said:
-        return [f"log: {end.run.engine_log}"] if end.run.engine_log.exists() else []
-    return _log_tail(end.run, end.missing[0]) if end.missing else [f"log: {end.run.path / 'instance-*' / 'log.txt'}"]
+        return replace(verdict, reason=f"{_troubles(hosts)}; {reason}")
+    silent = f"; {end.who(end.missing[0])} has left no record" if end.missing and code > 0 else ""
+    verdict = replace(verdict, reason=reason + silent)
+    # Open MPI does not name an instance that ends after another one has left.
+    if verdict.engine_lines or verdict.unkept_lines:
+        return replace(verdict, log=end.run.engine_log if end.run.engine_log.exists() else None)
+    if end.missing:
+        return end.with_log(verdict, end.missing[0])
+    return replace(verdict, log=end.run.path / "instance-*" / "log.txt")
 
 
 _EXPLANATIONS: Tuple[Callable[[End], Optional[Verdict]], ...] = (
@@ -199,51 +254,47 @@ def interrupted(
     run: RunDirectory, stopped_by: int, what: str = "every instance was ended", *, ours: bool, kept: Optional[int]
 ) -> Verdict:
     """A run that a signal has ended. One that can be started again says so with its exit code, but for Ctrl-C."""
-    headline = f"interrupted by {signal.Signals(stopped_by).name}: {what}"
+    reason = f"interrupted by {signal.Signals(stopped_by).name}: {what}"
     if ours:
         goes_on = f"started again, it continues from the checkpoint of update {kept}"
         begins = "there is no checkpoint yet: started again, it starts from the beginning"
-        headline += f"; {begins if kept is None else goes_on}"
+        reason += f"; {begins if kept is None else goes_on}"
     code = StoppedError.exit_code if ours and stopped_by != signal.SIGINT else INTERRUPTED
-    return Verdict(code, headline, _how_to_resume(run), was_asked_to_stop=True)
+    return Verdict(code, reason, resume=_how_to_resume(run), was_asked_to_stop=True)
 
 
 def not_started(run: RunDirectory, missing: Mapping[str, str]) -> Verdict:
     """An attempt that could not begin, as hosts are missing."""
-    hint = "hint: --elastic-hosts restarts on the hosts that answer; ipulaunch resume has --hosts"
-    return Verdict(JobError.exit_code, f"not started: {_troubles(missing)}", (hint, *_how_to_resume(run)))
+    hint = "--elastic-hosts restarts on the hosts that answer; ipulaunch resume has --hosts"
+    return Verdict(JobError.exit_code, f"not started: {_troubles(missing)}", hint=hint, resume=_how_to_resume(run))
 
 
 def _troubles(hosts: Mapping[str, str]) -> str:
     return "; ".join(f"host {host} {what}" for host, what in hosts.items())
 
 
-def _how_to_resume(run: RunDirectory) -> Tuple[str, ...]:
-    """The line that continues a run, from its start where it has no checkpoint; programs of users have none."""
-    if not run.job.exists():
-        return ()
-    return (f"resume: ipulaunch resume {shlex.quote(str(whole_run(run.path)))}",)
+def _how_to_resume(run: RunDirectory) -> str:
+    """The command that continues a run, from its start where it has no checkpoint; programs of users have none."""
+    return f"ipulaunch resume {shlex.quote(str(whole_run(run.path)))}" if run.job.exists() else ""
 
 
-def _blamed(text: str, plan: Plan, code: int) -> Optional[Tuple[int, str]]:
-    """The instance that Open MPI says ended first, and how; its number is that of the application context.
+def _blamed(text: str, plan: Plan, code: int) -> Optional[Blame]:
+    """The instance that Open MPI says ended first; its number is that of the application context.
 
     Of an only instance it says nothing, but ends as it did.
     """
     killed = re.search(r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal (\d+)", text)
     exited = re.search(r"Process name: \[.*,(\d+)\]\s+Exit code: +(\d+)", text)
-    left = re.search(r"process rank (\d+) with PID \d+ on node \S+ exiting\s+(improperly)", text)
+    left = re.search(r"process rank (\d+) with PID \d+ on node \S+ exiting\s+improperly", text)
     found = (
-        (killed, "was ended by signal {}"),
-        (exited, "ended with exit code {}"),
-        (left, "ended with exit code 0 and without its done.json"),
+        killed and Blame(int(killed[1]), signal=int(killed[2])),
+        exited and Blame(int(exited[1]), exit_code=int(exited[2])),
+        left and Blame(int(left[1])),
     )
-    for match, how in found:
-        if match is not None and int(match.group(1)) < plan.instances:
-            return int(match.group(1)), how.format(match.group(2))
-    if plan.instances == 1 and code > 0 and not text.strip():
-        return 0, f"ended with exit code {code}"
-    return None
+    for blame in found:
+        if blame is not None and blame.instance < plan.instances:
+            return blame
+    return Blame(0, exit_code=code) if plan.instances == 1 and code > 0 and not text.strip() else None
 
 
 def _lost(text: str, plan: Plan) -> Optional[str]:
@@ -256,16 +307,6 @@ def _lost(text: str, plan: Plan) -> Optional[str]:
     return next((host for host in plan.hosts if host.split(".")[0] == found.split(".")[0]), found)
 
 
-def _first_line(message: Any) -> str:
-    """What fits a headline; the rest is in the log."""
-    return next((line for line in str(message).splitlines() if line.strip()), "")
-
-
-def _exit_code(record: Dict[str, Any]) -> int:
-    code = record.get("exit_code")
-    return code if isinstance(code, int) and code else JobError.exit_code
-
-
 def _signal(code: int) -> str:
     try:
         return signal.Signals(-code).name
@@ -273,33 +314,11 @@ def _signal(code: int) -> str:
         return f"signal {-code}"
 
 
-def _who(plan: Plan, instance: int) -> str:
-    return f"{plan.placements[instance].host}:{instance}"
-
-
-def _first_error(run: RunDirectory, plan: Plan, ended_ns: Optional[int]) -> Optional[Tuple[int, Dict[str, Any]]]:
-    """The earliest error record, by its nanoseconds; those since we began to end the run are because of that."""
-    found = []
-    for placement in plan.placements:
-        try:
-            record = parse_json(read_text(run.error(placement.instance)))
-        except (OSError, ValueError):
-            continue
-        if isinstance(record, dict):
-            time_ns = record.get("time_ns")
-            found.append((time_ns if isinstance(time_ns, int) else 0, placement.instance, record))
-    if not found:
-        return None
-    time_ns, instance, record = min(found, key=lambda item: item[:2])
-    return (instance, record) if ended_ns is None or time_ns < ended_ns else None
-
-
-def _log_tail(run: RunDirectory, instance: int) -> List[str]:
+def _last_lines(log: Path) -> List[str]:
     try:
-        with run.log(instance).open("rb") as file:
+        with log.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - _LOG_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()[-_LOG_LINES:]
+            return file.read().decode(errors="replace").splitlines()[-_LOG_LINES:]
     except OSError:
-        lines = []
-    return [f"  | {line}" for line in lines] + [f"log: {run.log(instance)}"]
+        return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from pathlib import Path
 from typing import Any, Dict, List, Set
 
@@ -40,6 +41,12 @@ def test_a_rule_says_what_since_when_where_and_which_test_shows_it(name: str, ru
         assert symbol
     path, _, test = rule["test"].partition("::")
     assert test in functions_of(ROOT / path)
+
+
+@pytest.mark.parametrize(("name", "rule"), RULES, ids=[name for name, _ in RULES])
+def test_a_rule_holds_for_the_sdks_that_its_text_names(name: str, rule: Dict[str, Any]) -> None:
+    assert re.findall(r"^up to SDK ([\d.]+)", rule["what"]) in ([], [rule.get("until")])
+    assert re.findall(r"^from SDK ([\d.]+)", rule["what"]) in ([], [rule["since"]])
 
 
 def test_no_rule_is_told_twice() -> None:

@@ -26,8 +26,13 @@ class Batch(NamedTuple):
 
     @property
     def formula(self) -> str:
+        return f"global batch {self.division}"
+
+    @property
+    def division(self) -> str:
+        """The global size and its factors."""
         return (
-            f"global batch {self.global_size} = micro-batch {self.micro_size}"
+            f"{self.global_size} = micro-batch {self.micro_size}"
             f" x {counted(self.replicas, 'replica')} x accumulation {self.accumulation}"
         )
 

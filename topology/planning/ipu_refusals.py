@@ -94,7 +94,7 @@ def _refuse_device(settings: Any, batch: Batch) -> None:
     if device.prefetch_depth and device.prefetch_depth > _MOST_PREFETCHED:
         raise SettingsError(
             f"{device.prefetch_depth} micro-batches sent ahead of their use: the SDK takes at most {_MOST_PREFETCHED}",
-            hint=f"use a device.prefetch_depth of at most {_MOST_PREFETCHED}",
+            hint=f"use --prefetch-depth {_MOST_PREFETCHED} or less",
         )
     if group > 1 and device.io_tiles:
         raise SettingsError(

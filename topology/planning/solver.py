@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import PlanError
+from ipulaunch.configs.messages import Message, warning
 from ipulaunch.configs.text import counted, either
 from ipulaunch.topology.machines.hosts import Host, NumaNode
 from ipulaunch.topology.machines.pods import IPUS_PER_ILD, System, usual_ilds
@@ -55,13 +56,22 @@ class Rejected(NamedTuple):
     why: str
 
 
+class Fact(NamedTuple):
+    """Something that a plan shows about the training itself."""
+
+    name: str
+    text: str
+    in_plan_only: bool = False  # not shown again when a run starts
+
+
 class Solution(NamedTuple):
     """A plan with its reasons."""
 
     plan: Plan
-    decisions: Tuple[Decision, ...]
-    rejected: Tuple[Rejected, ...]
-    warnings: Tuple[str, ...]
+    decisions: Tuple[Decision, ...] = ()
+    rejected: Tuple[Rejected, ...] = ()
+    messages: Tuple[Message, ...] = ()
+    training: Tuple[Fact, ...] = ()
 
 
 def solve(request: Request) -> Solution:
@@ -117,7 +127,7 @@ def solve(request: Request) -> Solution:
         _decided(request, "accumulation", batch.accumulation, "micro-batches per replica and weight update"),
         _decided(request, "global_batch_size", batch.global_size, why_batch),
     )
-    return Solution(plan, decisions, tuple(rejected), tuple(warnings + rounding + crossing))
+    return Solution(plan, decisions, tuple(rejected), tuple(map(warning, warnings + rounding + crossing)))
 
 
 def _refuse_nothing(request: Request) -> None:

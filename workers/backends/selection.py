@@ -21,9 +21,9 @@ from ipulaunch.workers.backends.collective import Collective, join
 from ipulaunch.workers.backends.interface import Backend
 
 
-def join_instances(backend: str, index: int, instances: int) -> Collective:
-    """Meet the other instances of a job on this backend."""
-    if backend == "ipu":
+def join_instances(job: Job, index: int, instances: int) -> Collective:
+    """Meet the other instances of a job."""
+    if not job.is_rehearsal:
         from ipulaunch.workers.backends.ipu.hosts import join_hosts
 
         return join_hosts(index, instances)
@@ -32,7 +32,7 @@ def join_instances(backend: str, index: int, instances: int) -> Collective:
 
 def make_backend(job: Job, plan: Plan, index: int, collective: Collective) -> Backend[Any]:
     """The backend of this instance."""
-    if job.backend == "ipu":
+    if not job.is_rehearsal:
         from ipulaunch.workers.backends.ipu.backend import IpuBackend
 
         return IpuBackend(job.settings, plan, index, collective)
@@ -43,7 +43,7 @@ def make_backend(job: Job, plan: Plan, index: int, collective: Collective) -> Ba
 
 def make_devices(job: Job) -> None:
     """A logical device for each pipeline stage, before TensorFlow has looked for any."""
-    if job.backend != "cpu":
+    if not job.is_rehearsal:
         return
     # Grappler's rewriting takes longer than the first update of a deep network and gains nothing later. In TensorFlow
     # 2.15 it also breaks our loops: its arithmetic optimizer joins sums across iterations, and its remapper gives up.

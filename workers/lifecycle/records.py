@@ -1,4 +1,4 @@
-"""What an instance leaves behind: events as they happen, and at the end one of error.json and done.json."""
+"""What an instance leaves behind: events as they happen, and a last record that tells how it ended."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any, Callable, Dict, Mapping, Tuple
 
 from ipulaunch.configs.errors import IpulaunchError, JobError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
-from ipulaunch.configs.runs.milestones import in_words
+from ipulaunch.configs.runs.events import Event, Started
+from ipulaunch.configs.runs.last_records import Done, Failed, LastRecord, Stopped, path_of, to_text
 from ipulaunch.configs.runs.secrets import masked, secret_values
 from ipulaunch.workers.lifecycle.failures import failure_of
 
-UNEXPECTED = 7
+UNEXPECTED = JobError.exit_code
 
 
 class Records:
@@ -34,63 +35,57 @@ class Records:
     def are_current(self) -> bool:
         """Whether the run is still ours: the next attempt moves our directory away and makes one of its own.
 
-        An instance on a host that was cut off may live on while others have taken over the run. It must not write into
-        it any more.
+        An instance on a host that was cut off may live on after others have taken over the run. It must not write into
+        the run any more.
         """
         try:
             return _identity(self.run.events(self.instance).stat()) == self._identity
         except FileNotFoundError:
             return False
-        except OSError:  # a file system that cannot be reached tells nothing
+        except OSError:  # the file system does not answer, so we do not know
             return True
 
     def require_current(self) -> None:
-        """To be asked before anything is written that belongs to the run as a whole."""
+        """Call this before writing anything that belongs to the run as a whole."""
         if not self.are_current:
             raise JobError("another attempt has taken over the run", hint="nothing was lost: see the newest attempt")
 
-    def event(self, kind: str, **fields: Any) -> None:
-        """One line in events.jsonl; time in nanoseconds, so that the first failure can be told."""
-        record = {"event": kind, "time_ns": time.time_ns(), **self._shown(fields)}
+    def event(self, event: Event) -> None:
+        """Add a line to events.jsonl; its time is in nanoseconds, which shows whose failure is the first."""
+        fields = event.to_json()
+        record = {"event": fields.pop("event"), "time_ns": time.time_ns(), **self._shown(fields)}
         self._events.write(json.dumps(record) + "\n")
         self.on_event()
-        self._say(record)
+        self._say(event)
 
-    def _say(self, record: Mapping[str, Any]) -> None:
-        """What happens, in the log; the instances train together, so one of them tells of it for all."""
-        words = in_words(record) if self.instance == 0 or record["event"] == "started" else ""
-        if words:
-            with contextlib.suppress(OSError):  # nobody listens any more; whether to go on is decided elsewhere
-                print(words, flush=True)
+    def _say(self, event: Event) -> None:
+        """Log the event. The instances train together, so instance 0 logs it for all."""
+        text = masked(event.text, self._hidden) if self.instance == 0 or isinstance(event, Started) else ""
+        if text:
+            with contextlib.suppress(OSError):  # nobody reads the log any more, and others decide whether to go on
+                print(text, flush=True)
 
-    def done(self, fields: Mapping[str, Any]) -> None:
+    def done(self, summary: Mapping[str, Any]) -> None:
         """The last record of a good instance."""
-        self._write("done", {"time_ns": time.time_ns(), **fields})
+        self._write(Done(time.time_ns(), summary))
 
     def stopped(self, error: StoppedError) -> None:
         """The last record of an instance that was asked to stop."""
-        self._write("stopped", {"time_ns": time.time_ns(), "message": error.message})
+        self._write(Stopped(time.time_ns(), error.message))
 
     def error(self, error: BaseException) -> None:
         """The last record of a failed instance."""
         failure = failure_of(error, self.run.path)
-        fields = {
-            "time_ns": time.time_ns(),
-            "type": failure.kind,
-            "message": failure.message,
-            "hint": failure.hint,
-            "exit_code": error.exit_code if isinstance(error, IpulaunchError) else UNEXPECTED,
-            "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
-        }
-        self._write("error", fields)
+        code = error.exit_code if isinstance(error, IpulaunchError) else UNEXPECTED
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        self._write(Failed(time.time_ns(), failure.kind, failure.message, failure.hint, code, trace))
 
-    def _write(self, name: str, fields: Mapping[str, Any]) -> None:
+    def _write(self, record: LastRecord) -> None:
         with contextlib.suppress(OSError):  # lines that found no room; this record may still find some
             self._events.close()
         if not self.are_current:
             return
-        path = getattr(self.run, name)(self.instance)
-        write_whole(path, json.dumps(self._shown(fields), indent=1) + "\n")
+        write_whole(path_of(record, self.run, self.instance), to_text(self._shown(record.to_json())))
 
     def _shown(self, fields: Mapping[str, Any]) -> Dict[str, Any]:
         """The fields without secrets: messages of errors may quote what they were given."""

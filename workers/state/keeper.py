@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
+from ipulaunch.configs.runs.checkpoints import checkpoints_of
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import CheckpointWritten, Resumed, read_event
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
@@ -23,7 +25,7 @@ class Keeper:
         training = instance.settings.training
         self.instance, self.state, self.identity = instance, state, identity
         self.writes = instance.writes or training.ckpt_all_instances
-        self.shared = Path(training.checkpoint_output_dir or instance.run.checkpoints)
+        self.shared = checkpoints_of(instance.run, instance.job)
         # Those of instance 0 are where they always are: resuming and validation read no others.
         self.directory = self.shared if instance.writes else self.shared / f"rank{instance.index}"
         self.run = str(instance.run.path.absolute())
@@ -82,8 +84,8 @@ class Keeper:
         self.instance.records.require_current()
         if self.is_elsewhere:
             self._require_alone()
-        position = {"update": progress.updates, "epoch": progress.epoch}
-        facts = {**position, "run": self.run, **progress.facts, **self.identity}
+        position = {"update": progress.updates, "epoch": progress.epoch, "run": self.run}
+        facts = {**position, **progress.facts, **self.identity}
         path = self.state.save(self.directory, facts)
         self.saved = [*(other for other in self.saved if other < path), path]
         self.losses[path] = checkpoints.mean_loss(facts)
@@ -91,7 +93,7 @@ class Keeper:
             best = min(self.saved, key=self.losses.__getitem__)
             self.saved = checkpoints.prune(self.saved, self.keep, best)
         if self.instance.writes:
-            self.instance.records.event("checkpoint", path=self.newest, **position)
+            self.instance.records.event(CheckpointWritten(self.newest, progress.updates, progress.epoch))
 
     def clean(self) -> None:
         """Remove the checkpoints of this run, and their directory if nothing else is in it; all instances together."""
@@ -124,9 +126,9 @@ def _was_kept_out(run: RunDirectory) -> bool:
     """
     try:
         texts = [read_text(path) for path in run.attempts.glob("*/instance-000/events.jsonl")]
-        kinds = (parse_json(line)["event"] for text in texts for line in text.splitlines())
-        used = any(kind in ("checkpoint", "resumed") for kind in kinds)
-    except (OSError, ValueError, KeyError, TypeError):  # what cannot be read keeps nobody from continuing
+        events = (read_event(parse_json(line)) for text in texts for line in text.splitlines())
+        used = any(isinstance(event, (CheckpointWritten, Resumed)) for event in events)
+    except (OSError, ValueError):  # what cannot be read keeps nobody from continuing
         return False
     return run.attempts.is_dir() and not used
 

@@ -30,7 +30,7 @@ def resume(
         message = (
             f"none of the checkpoints in {keeper.directory} is complete: the run starts from the beginning, at update 0"
         )
-        instance.records.event("warning", message=message)
+        instance.warn(message)
         keeper.saved = []  # nor are they validated
         return None
     if checkpoint is None:
@@ -39,7 +39,7 @@ def resume(
         raise DataError(message, hint="name another one, or leave --resume out to start a new training")
     path = str(checkpoint.path)
     for reason in damaged:
-        instance.records.event("warning", message=f"{reason}; {checkpoint.path.name} is taken instead")
+        instance.warn(f"{reason}; {checkpoint.path.name} is taken instead")
     require_same(identity, checkpoint.facts, path, "resume with the settings of the run, which are in its job.yaml")
     if checkpoint.update > progress.events.total_updates:
         raise SettingsError(
@@ -48,7 +48,6 @@ def resume(
         )
     state.restore(checkpoint)
     progress.continue_from(path, checkpoint.update, checkpoint.facts)
-    instance.records.event("resumed", path=path, update=checkpoint.update)
     return checkpoint
 
 

@@ -52,7 +52,7 @@ class WandbRun(Silent):
         except Exception as error:  # noqa: BLE001 - a service elsewhere, reached over a network
             if self.is_well:
                 message = f"Weights & Biases does not take what is logged: {type(error).__name__}: {error}"
-                self.instance.records.event("warning", message=message)
+                self.instance.warn(message)
             self.is_well = False
 
 

@@ -25,14 +25,7 @@ class EstimatorTrainer(Trainer):
     """Trains with the Estimator of a backend, in a session that it opens itself."""
 
     def __init__(self, instance: Instance, events: HostEvents) -> None:
-        _require_estimators()
         settings, batch = instance.settings, instance.batch
-        if settings.api == PLAIN and batch.replicas > 1:
-            raise SettingsError(
-                f"--api estimator trains one replica, and there are {batch.replicas}",
-                hint="use --api replica-estimator, or --num-replicas 1",
-            )
-        check_accumulation(settings.api, batch.accumulation)
         asked = settings.estimator.batches_per_step
         if asked is not None and settings.training.training:
             events = in_calls_of(events, asked, batch.accumulation)
@@ -64,8 +57,8 @@ class EstimatorTrainer(Trainer):
                     hint="continue with the --batches-per-step it was begun with",
                 )
             progress.continue_from(newest.path, newest.update, known)
-            instance.records.event("resumed", path=newest.path, update=newest.update)
-        return Begun(newest.update if newest else 0, self.directory.metrics_of(known))
+        metrics = self.directory.metrics_of(known)
+        return Begun(newest.update, metrics, newest.path) if newest else Begun(0, metrics)
 
     def fit(self, source: Source, progress: Progress, start: int) -> None:
         if start == self.events.total_updates:
@@ -148,6 +141,18 @@ class EstimatorTrainer(Trainer):
             ),
         }
         return self.estimators.make(config, steps_per_call, is_training)
+
+
+def refuse_impossible(instance: Instance) -> None:
+    """Refuse what an Estimator cannot train, before the events of the training are planned."""
+    _require_estimators()
+    settings, batch = instance.settings, instance.batch
+    if settings.api == PLAIN and batch.replicas > 1:
+        raise SettingsError(
+            f"--api estimator trains one replica, and there are {batch.replicas}",
+            hint="use --api replica-estimator, or --num-replicas 1",
+        )
+    check_accumulation(settings.api, batch.accumulation)
 
 
 def _require_estimators() -> None:

@@ -29,8 +29,8 @@ class KerasTrainer(Trainer):
 
     def __init__(self, instance: Instance, events: HostEvents) -> None:
         super().__init__(instance, events)
-        is_on_ipus = instance.job.backend == "ipu"
-        self.trained, self.state = prepare_training(instance.backend, events, half_volume_pools=is_on_ipus)
+        pools_in_half = not instance.job.is_rehearsal
+        self.trained, self.state = prepare_training(instance.backend, events, half_volume_pools=pools_in_half)
         self.keeper: Optional[Keeper] = None  # of a training
 
     @property
@@ -45,14 +45,14 @@ class KerasTrainer(Trainer):
         identity = identity_of(self.instance, source)
         self.keeper = keeper = Keeper(self.instance, self.state, identity)
         if self.instance.settings.training.resume is None:
-            return Begun(0, None)
+            return Begun(0)
         checkpoint = resume(self.instance, keeper, identity, self.state, progress)
         if checkpoint is None:
-            return Begun(0, None)
+            return Begun(0)
         if checkpoint.update == self.events.total_updates and not keeper.resumes_itself:
             message = f"all {checkpoint.update} updates of this training were made before: --num-epochs makes it longer"
-            self.instance.records.event("warning", message=message)
-        return Begun(checkpoint.update, metrics_of(self.instance, checkpoint))
+            self.instance.warn(message)
+        return Begun(checkpoint.update, metrics_of(self.instance, checkpoint), str(checkpoint.path))
 
     def fit(self, source: Source, progress: Progress, start: int) -> None:
         instance = self.instance
@@ -79,7 +79,7 @@ class KerasTrainer(Trainer):
         paths = [Path(found) for found in json.loads(instance.backend.collective.first(text))]
         if not paths and not instance.settings.training.training:
             where = f" in {asked}" if asked else ""
-            instance.records.event("warning", message=f"there is no checkpoint{where}: random weights are evaluated")
+            instance.warn(f"there is no checkpoint{where}: random weights are evaluated")
         return paths
 
     def evaluate(self, checkpoint: Optional[Path], source: Source) -> Optional[Row]:
@@ -102,7 +102,7 @@ class KerasTrainer(Trainer):
         except DataError as error:
             reason = error.message
         if self.instance.backend.collective.sum(np.array([checkpoint is None], np.int64))[0]:
-            self.instance.records.event("warning", message=f"{reason}; it is not evaluated")
+            self.instance.warn(f"{reason}; it is not evaluated")
             return None
         return checkpoint
 
@@ -116,7 +116,6 @@ class KerasTrainer(Trainer):
 
         MLPerf's rules for the time to train allow it before the clock starts.
         """
-        self.instance.records.event("loading")
         before = self.state.copy()
         self._call_once(source)
         self.state.restore(before)

@@ -19,7 +19,8 @@ class Begun(NamedTuple):
     """Where a training begins."""
 
     update: int  # so many were made before
-    metrics: Optional[Path]  # what was measured until then
+    metrics: Optional[Path] = None  # what was measured until then
+    checkpoint: str = ""  # that it continues from
 
 
 class Trainer(ABC):

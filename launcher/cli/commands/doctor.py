@@ -13,29 +13,33 @@ import click
 from click.core import ParameterSource
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
-from ipulaunch.configs.settings.sections import Launch
+from ipulaunch.configs.settings.sections import Launch, Training
 from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.configs.text import some
 from ipulaunch.launcher.cli.commands.run import program_options, program_settings
 from ipulaunch.launcher.cli.groups import NearMissGroup
 from ipulaunch.launcher.cli.options import (
-    asked_from,
     engine_from,
     engine_options,
+    launch_options_from,
     settings_from,
     settings_options,
     where_options,
 )
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
 from ipulaunch.launcher.doctor.case import VIPU_PORT, Case, Place, Vipu, with_places
-from ipulaunch.launcher.doctor.check import BOTH, OPENMPI, POPRUN
+from ipulaunch.launcher.doctor.check import BOTH, POPRUN
 from ipulaunch.launcher.doctor.diagnosis import diagnose
 from ipulaunch.launcher.doctor.report import MOST, as_data, as_text, can_run, lacks
 from ipulaunch.launcher.doctor.world import this_machine
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.registry import choose_engine, default_engine, engine_class, silent_rehearsal
+from ipulaunch.launcher.launch.earlier_runs import with_resume
 from ipulaunch.launcher.launch.launch import launch_planned, launch_program
-from ipulaunch.launcher.launch.launch_options import Asked, Engine, choose_engine
-from ipulaunch.launcher.launch.planning import PROGRAM, named_hosts, plan_program, plan_workload
-from ipulaunch.launcher.runs.earlier_runs import with_resume
+from ipulaunch.launcher.launch.machines import named_hosts
+from ipulaunch.launcher.launch.planning import PROGRAM, plan_for, plan_program
+from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology import Plan
 
 
@@ -88,18 +92,17 @@ def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any
     """
     if _names_a_workload(click.get_current_context()):
         return
-    asked = asked_from(values)
-    case = _case(asked, run_dir)
-    if asked.pod is not None or asked.ipus is not None:
-        # What a direct run needs of a machine is what poprun's engine needs.
-        engine = choose_engine(POPRUN if asked.engine == "direct" else asked.engine, dry_run=False)
-        plan = plan_program(asked, engine, Launch()).plan
-        case = _planned(case, plan._replace(workload="any workload"), engine, asked.engine is not None)
-    elif asked.host_layout or asked.ilds or asked.oversubscribe:
+    options = launch_options_from(values)
+    case = _case(options, run_dir)
+    if options.pod is not None or options.ipus is not None:
+        engine = _engine(options.engine)
+        plan = plan_for("any workload", options, engine, Launch(), Training(), {}).plan
+        case = _planned(case, plan, engine, options.engine is not None)
+    elif options.host_layout or options.ilds or options.oversubscribe:
         raise UsageError("a plan is described, and no system is named", hint="give --pod 16, or a workload")
     else:
-        name = POPRUN if asked.engine == "direct" else asked.engine
-        case = case._replace(engines=(name,) if name else BOTH, hosts=named_hosts(asked))
+        name = engine_class(options.engine).doctor_name if options.engine else None
+        case = case._replace(engines=(name,) if name else BOTH, hosts=named_hosts(options))
     _show(case, as_json, verbose)
 
 
@@ -120,14 +123,14 @@ def _doctor_workload(workload: str) -> click.Command:
     @engine_options
     @settings_options(workload)
     def doctor(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any) -> None:
-        is_chosen = engine_from(values) is not None
-        engine = choose_engine(engine_from(values), dry_run=False)
-        resolved = with_resume(settings_from(workload, values, on_cpus=engine.name == OPENMPI))
-        asked = asked_from(values)
-        planned = plan_workload(resolved, asked, engine)
+        chosen = engine_from(values)
+        engine = choose_engine(chosen, dry_run=False) if values["rehearsal"] else _engine(chosen)
+        resolved = with_resume(settings_from(workload, values, on_cpus=engine.is_rehearsal))
+        options = launch_options_from(values)
+        solution = plan_workload(resolved, options, engine)
         with contextlib.suppress(NotReadyError):  # what is not ready is found below
-            launch_planned(planned, resolved, asked, engine, None)
-        case = _planned(_case(asked, run_dir), planned.solution.plan, engine, is_chosen)
+            launch_planned(solution, resolved, options, engine, None)
+        case = _planned(_case(options, run_dir), solution.plan, engine, chosen is not None)
         if resolved.settings.device.compile_only:  # poprun is not told of the controller then
             case = case._replace(vipu=None)
         _show(with_places(case, workload, resolved.settings), as_json, verbose)
@@ -143,30 +146,37 @@ def _doctor_workload(workload: str) -> click.Command:
 def _doctor_program(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any) -> None:
     """Whether a PopDist program of your own would run here."""
     settings = program_settings(values)
-    asked = asked_from(values)
-    engine = choose_engine(asked.engine, dry_run=False)
-    solution = plan_program(asked, engine, settings)
+    options = launch_options_from(values)
+    engine = _engine(options.engine)
+    solution = plan_program(options, engine, settings)
     with contextlib.suppress(NotReadyError):
-        launch_program(solution, (PROGRAM,), asked, engine)
-    case = _planned(_case(asked, run_dir), solution.plan, engine, asked.engine is not None)
+        launch_program(solution, (PROGRAM,), options, engine)
+    case = _planned(_case(options, run_dir), solution.plan, engine, options.engine is not None)
     _show(case._replace(is_own_program=True), as_json, verbose)
 
 
-def _case(asked: Asked, run_dir: Optional[Path]) -> Case:
+def _engine(chosen: Optional[str]) -> Engine:
+    """What would start the instances: beside IPUs poprun, since no launch rehearses there unless it is asked to."""
+    engine = choose_engine(chosen, dry_run=False)
+    return choose_engine(default_engine("ipu"), dry_run=False) if silent_rehearsal(engine, chosen) else engine
+
+
+def _case(options: LaunchOptions, run_dir: Optional[Path]) -> Case:
     """What the options say, before there is a plan."""
     return Case(
-        python=asked.python or sys.executable,
+        python=options.python or sys.executable,
         run_dir=None if run_dir is None else run_dir.absolute(),
-        vipu=_vipu(asked.poprun),
-        writes=_cache(asked.poprun),
+        vipu=_vipu(options.poprun),
+        writes=_cache(options.poprun),
+        is_direct=options.engine is not None and engine_class(options.engine).doctor_name != options.engine,
         directory=Path.cwd(),
     )
 
 
 def _planned(case: Case, plan: Plan, engine: Engine, is_chosen: bool) -> Case:
-    name = OPENMPI if engine.name == OPENMPI else POPRUN  # one process without poprun needs the same SDK
+    name = engine.doctor_name
     engines: Tuple[str, ...] = (name,) if is_chosen else BOTH
-    hosts = () if plan.hosts == ("localhost",) else plan.hosts
+    hosts = () if plan.is_on_this_host else plan.hosts
     return case._replace(plan=plan, engine=name, engines=engines, hosts=hosts)
 
 
@@ -193,6 +203,7 @@ def _show(case: Case, as_json: bool, verbose: bool) -> None:
         click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
     if can_run(case, checks) is False:
         missing = some(lacks(str(case.engine), checks), MOST)
-        instead = "" if case.engine == OPENMPI else "; --engine openmpi rehearses on CPUs"
-        message = f"this cannot run here with {case.engine}; missing: {missing}"
+        is_rehearsal = engine_class(str(case.engine)).backend == "cpu"
+        instead = "" if is_rehearsal else "; --engine openmpi rehearses on CPUs"
+        message = f"this cannot run here with {case.name_of(str(case.engine))}; missing: {missing}"
         raise NotReadyError(message, hint=f"the report has the fixes{instead}")

@@ -11,6 +11,7 @@ import click
 from ipulaunch.configs.runs.secrets import secret_values
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.launch.redaction import redacted
+from ipulaunch.launcher.show.messages import messages_data, show_messages
 from ipulaunch.topology.planning.plan import to_json
 from ipulaunch.topology.planning.solver import Solution
 
@@ -23,24 +24,20 @@ def print_launch(launch: Launch, as_json: bool) -> None:
             "engine": launch.engine.name,
             "argv": list(command.argv),
             "env": dict(command.env),
-            "notes": list(launch.notes),
-            "training": {finding.name: finding.text for finding in launch.training},
             **solution_data(launch.solution),
+            **messages_data(launch.messages),
         }
         click.echo(json.dumps(data, indent=1))
         return
-    for note in launch.notes:
-        click.echo(f"note: {note}", err=True)
-    for warning in launch.solution.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    show_messages(launch.messages)
     click.echo(command.shell())
 
 
 def solution_data(solution: Solution) -> Dict[str, Any]:
-    """A solution as plain data."""
+    """A solution as plain data, without its messages."""
     return {
         "plan": json.loads(to_json(solution.plan)),
         "decisions": [decision._asdict() for decision in solution.decisions],
         "rejected": [rejected._asdict() for rejected in solution.rejected],
-        "warnings": list(solution.warnings),
+        "training": {fact.name: fact.text for fact in solution.training},
     }

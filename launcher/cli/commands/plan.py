@@ -13,17 +13,19 @@ from ipulaunch.launcher.cli.commands.output import solution_data
 from ipulaunch.launcher.cli.commands.run import program_options, program_settings
 from ipulaunch.launcher.cli.groups import NearMissGroup
 from ipulaunch.launcher.cli.options import (
-    asked_from,
     engine_from,
+    launch_options_from,
     settings_from,
     settings_options,
     where_options,
     with_help,
 )
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
-from ipulaunch.launcher.launch.examination import Findings
-from ipulaunch.launcher.launch.launch_options import choose_engine
-from ipulaunch.launcher.launch.planning import PROGRAM, plan_program, plan_workload
+from ipulaunch.launcher.engines.registry import choose_engine
+from ipulaunch.launcher.launch.machines import hosts_of_pod
+from ipulaunch.launcher.launch.planning import PROGRAM, plan_program
+from ipulaunch.launcher.launch.workload_planning import plan_workload
+from ipulaunch.launcher.show.messages import messages_data, show_messages
 from ipulaunch.launcher.show.picture import draw_plan, table
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.network import Cost
@@ -101,7 +103,7 @@ def _plan_workload(workload: str) -> click.Command:
         if splits_by is not None and suggest_splits is None:
             raise UsageError(f"--splits-by {splits_by} is for --suggest-splits", hint="give --suggest-splits STAGES")
         engine = choose_engine(engine_from(values), dry_run=True)
-        resolved = settings_from(workload, values, on_cpus=engine.name == "openmpi")
+        resolved = settings_from(workload, values, on_cpus=engine.is_rehearsal)
         if suggest_splits is not None:
             if resolved.settings.pipeline.splits:
                 raise UsageError(
@@ -109,8 +111,7 @@ def _plan_workload(workload: str) -> click.Command:
                 )
             _print_suggestion(resolved.settings, suggest_splits, splits_by or "flops", as_json)
             return
-        planned = plan_workload(resolved, asked_from(values), engine, hosts_need_names=False)
-        _print(planned.solution, planned.findings, explain, as_json)
+        _print(plan_workload(resolved, launch_options_from(values), engine, unnamed=hosts_of_pod), explain, as_json)
 
     with_help(plan, _HELP)
     return plan
@@ -124,9 +125,8 @@ def _plan_program(explain: bool, as_json: bool, **values: Any) -> None:
     """Show the plan for a PopDist program of your own."""
     settings = program_settings(values)
     engine = choose_engine(values["engine"], dry_run=True)
-    asked = asked_from(values)
-    solution = plan_program(asked, engine, settings, hosts_need_names=False)
-    _print(solution, Findings(), explain, as_json)
+    options = launch_options_from(values)
+    _print(plan_program(options, engine, settings, unnamed=hosts_of_pod), explain, as_json)
 
 
 with_help(_plan_program, _HELP)
@@ -160,17 +160,15 @@ def _print_suggestion(settings: Any, stages: int, by: str, as_json: bool) -> Non
         )
 
 
-def _print(solution: Solution, findings: Findings, explain: bool, as_json: bool) -> None:
+def _print(solution: Solution, explain: bool, as_json: bool) -> None:
     if as_json:
-        training = {finding.name: finding.text for finding in findings.lines}
-        more = {"training": training, "notes": list(findings.notes)}
-        click.echo(json.dumps({**solution_data(solution), **more}, indent=1))
+        click.echo(json.dumps({**solution_data(solution), **messages_data(solution.messages)}, indent=1))
         return
     plan = solution.plan
     knows_batch = plan.workload != PROGRAM  # a program has its own
     click.echo((plan.formula if knows_batch else plan.division) + "\n")
-    if findings.lines:
-        click.echo(table([(finding.name, finding.text) for finding in findings.lines]) + "\n")
+    if solution.training:
+        click.echo(table([(fact.name, fact.text) for fact in solution.training]) + "\n")
     if explain:
         told = [decision for decision in solution.decisions if knows_batch or decision.name not in _OF_BATCHES]
         rows = [(d.name.replace("_", " "), d.value, f"({d.origin})", d.why) for d in told]
@@ -181,7 +179,4 @@ def _print(solution: Solution, findings: Findings, explain: bool, as_json: bool)
     click.echo(draw_plan(plan))
     if columns(plan) <= _WIDEST_TABLE:
         click.echo("\n" + draw(plan))
-    for note in findings.notes:
-        click.echo(f"note: {note}", err=True)
-    for warning in solution.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    show_messages(solution.messages)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
+from ipulaunch.configs.messages import note
 from ipulaunch.launcher.cli.commands.status import runs_dir
-from ipulaunch.launcher.runs.earlier_runs import all_runs
+from ipulaunch.launcher.launch.earlier_runs import all_runs
 from ipulaunch.launcher.runs.states import statuses
+from ipulaunch.launcher.show.messages import show_messages
 from ipulaunch.launcher.show.picture import table
 
 
@@ -19,8 +21,7 @@ from ipulaunch.launcher.show.picture import table
 def command(runs_dir: Path, as_json: bool) -> None:
     """List the runs, the newest first."""
     found, notes = statuses([path.absolute() for path in all_runs(runs_dir)])
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+    show_messages(map(note, notes))
     if as_json:
         click.echo(json.dumps([status.data() for status in found], indent=1))
         return

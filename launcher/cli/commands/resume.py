@@ -9,7 +9,7 @@ import click
 
 from ipulaunch.configs.settings.workloads import WORKLOADS
 from ipulaunch.launcher.cli.commands.status import runs_dir
-from ipulaunch.launcher.cli.options import asked_from, resume_options, verbosity_from, with_help
+from ipulaunch.launcher.cli.options import launch_options_from, resume_options, verbosity_from, with_help
 from ipulaunch.launcher.cli.settings_command import flags_of
 
 _SETTINGS = ("--set", "--config", "--config-path")  # for settings of any workload
@@ -45,7 +45,7 @@ def command(run: str, runs_dir: Path, **values: Any) -> None:
     from ipulaunch.launcher.show.display import make_display
 
     num_instances, verbose = values.pop("num_instances"), verbosity_from(values) > 0
-    code = resume(find_run(run, runs_dir), asked_from(values), num_instances, make_display(verbose))
+    code = resume(find_run(run, runs_dir), launch_options_from(values), num_instances, make_display(verbose))
     click.get_current_context().exit(code)
 
 

@@ -7,12 +7,15 @@ from typing import Any, Dict, Tuple
 import click
 
 from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.messages import note
 from ipulaunch.configs.settings.sections import Launch
 from ipulaunch.launcher.cli.commands.output import print_launch
-from ipulaunch.launcher.cli.options import asked_from, run_options, verbosity_from
+from ipulaunch.launcher.cli.options import launch_options_from, run_options, verbosity_from
+from ipulaunch.launcher.cli.settings_command import ProgramCommand
+from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_program
-from ipulaunch.launcher.launch.launch_options import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.planning import plan_program
+from ipulaunch.launcher.show.messages import show_messages
 
 
 def program_options(command: Any) -> Any:
@@ -46,7 +49,11 @@ def program_settings(values: Dict[str, Any]) -> Launch:
     return Launch(**{name: values.pop(name) for name in names})
 
 
-@click.command("run", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.command(
+    "run",
+    cls=ProgramCommand,
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
 @run_options
 @program_options
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
@@ -63,24 +70,24 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
     settings = program_settings(values)
     if verbosity_from(values) == 1:
         values["poprun_verbose"] = True
-    asked = asked_from(values)
-    engine = choose_engine(asked.engine, dry_run or as_json)
-    refuse_silent_rehearsal(engine, asked.engine, "--engine openmpi")
-    launch = launch_program(plan_program(asked, engine, settings), program, asked, engine)
+    options = launch_options_from(values)
+    engine = choose_engine(options.engine, dry_run or as_json)
+    refuse_silent_rehearsal(engine, options.engine, "--engine openmpi")
+    launch = launch_program(plan_program(options, engine, settings), program, options, engine)
     if dry_run or as_json:
         if run_dir is not None:
-            click.echo("note: --run-dir is for runs; a pasted command makes no run directory", err=True)
+            show_messages([note("--run-dir is for runs; a pasted command makes no run directory")])
         print_launch(launch, as_json)
         return
     from ipulaunch.launcher.launch.needs import require_program, require_python
     from ipulaunch.launcher.runs.run_paths import run_path
+    from ipulaunch.launcher.runs.running import run_launch
     from ipulaunch.launcher.show.display import make_display
-    from ipulaunch.launcher.supervise.running import carry_out
 
-    if asked.python is not None and engine.name == "openmpi":
-        require_python(asked.python)
-    if launch.solution.plan.hosts == ("localhost",):
-        require_program(program[0], asked.env)
+    if options.python is not None and engine.is_rehearsal:
+        require_python(options.python)
+    if launch.solution.plan.is_on_this_host:
+        require_program(program[0], options.env)
     with run_path("program", run_dir) as path:
-        code = carry_out(launch, path, make_display(verbose=False), is_made=run_dir is None)
+        code = run_launch(launch, path, make_display(verbose=False), is_made=run_dir is None)
     click.get_current_context().exit(code)

@@ -9,9 +9,11 @@ from typing import Any, Optional
 
 import click
 
+from ipulaunch.configs.messages import note
 from ipulaunch.configs.runs.directory import RUNS
 from ipulaunch.launcher.runs.states import RunStatus, find_run, statuses
 from ipulaunch.launcher.schedulers.scheduler import CANCELLED, FAILED, STOPPED
+from ipulaunch.launcher.show.messages import show_messages
 from ipulaunch.launcher.show.picture import table
 
 runs_dir = click.option(
@@ -30,8 +32,7 @@ runs_dir = click.option(
 def command(run: str, runs_dir: Path, as_json: bool) -> None:
     """Show the state of RUN: a run directory, its name, or the id of its job."""
     (status,), notes = statuses([find_run(run, runs_dir)])
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+    show_messages(map(note, notes))
     if as_json:
         click.echo(json.dumps(status.data(), indent=1))
         return

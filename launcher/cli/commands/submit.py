@@ -12,17 +12,21 @@ from ipulaunch.configs.sites import SCHEDULERS, Site, read_site
 from ipulaunch.launcher.cli.commands.output import solution_data
 from ipulaunch.launcher.cli.groups import NearMissGroup
 from ipulaunch.launcher.cli.options import (
-    asked_from,
     engine_from,
     launch_options,
+    launch_options_from,
     settings_from,
     settings_options,
     verbosity_from,
     with_help,
 )
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
+from ipulaunch.launcher.engines.registry import cluster_engine
 from ipulaunch.launcher.runs.run_paths import new_run_path, run_path
-from ipulaunch.launcher.schedulers.submission import Submission, choose_scheduler, engine_for, hand_over, prepare
+from ipulaunch.launcher.schedulers.hand_over import hand_over
+from ipulaunch.launcher.schedulers.submission import Submission, prepare
+from ipulaunch.launcher.schedulers.wishes import choose_scheduler
+from ipulaunch.launcher.show.messages import messages_data, show_messages
 
 _MAIL_TYPES = ("BEGIN", "END", "FAIL", "REQUEUE", "TIME_LIMIT", "ALL", "NONE")
 _PREFIX = "scheduler__"  # gives them a heading of their own in the help
@@ -96,20 +100,20 @@ def _submit(workload: str) -> click.Command:
     def submit(**values: Any) -> None:
         dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
         verbose = verbosity_from(values) > 0
-        options = {name[len(_PREFIX) :]: values.pop(name) for name in list(values) if name.startswith(_PREFIX)}
-        site = Site() if options["site"] is None else read_site(options["site"])
-        scheduler = choose_scheduler(options["scheduler"], site)
-        engine = engine_for(engine_from(values))
+        given = {name[len(_PREFIX) :]: values.pop(name) for name in list(values) if name.startswith(_PREFIX)}
+        site = Site() if given["site"] is None else read_site(given["site"])
+        scheduler = choose_scheduler(given["scheduler"], site)
+        engine = cluster_engine(engine_from(values))
         in_pods = scheduler == "kubernetes"
-        resolved = settings_from(workload, values, on_cpus=engine.name == "openmpi", elsewhere=in_pods)
-        asked = asked_from(values, elsewhere=in_pods)
+        resolved = settings_from(workload, values, on_cpus=engine.is_rehearsal, elsewhere=in_pods)
+        options = launch_options_from(values, elsewhere=in_pods)
         if dry_run:
             path = new_run_path(workload, run_dir)
-            submission = prepare(resolved, asked, engine, scheduler, site, options, path, verbose=verbose)
+            submission = prepare(resolved, options, engine, scheduler, site, given, path, verbose=verbose)
             _print(submission, as_json)
             return
         with run_path(workload, run_dir) as path:
-            submission = prepare(resolved, asked, engine, scheduler, site, options, path, verbose=verbose)
+            submission = prepare(resolved, options, engine, scheduler, site, given, path, verbose=verbose)
             _hand_over(submission, as_json, is_made=run_dir is None)
 
     others, submit.params = submit.params, []
@@ -123,32 +127,24 @@ def _submit(workload: str) -> click.Command:
 def _print(submission: Submission, as_json: bool) -> None:
     """The script, on stdout alone; the rest is talk."""
     if as_json:
-        more = {"script": submission.text, "notes": list(submission.notes)}
-        click.echo(json.dumps({**_data(submission), **more, **solution_data(submission.launch.solution)}, indent=1))
+        data = {**_data(submission), "script": submission.text, **solution_data(submission.launch.solution)}
+        click.echo(json.dumps(data, indent=1))
         return
-    _talk(submission)
+    show_messages(submission.messages)
     click.echo(submission.text, nl=False)
 
 
 def _hand_over(submission: Submission, as_json: bool, *, is_made: bool) -> None:
     """Submit the job, with its id on stdout alone."""
     if not as_json:
-        _talk(submission)
+        show_messages(submission.messages)
     job = hand_over(submission, is_made=is_made)
     if as_json:
-        more = {"notes": list(submission.notes), "warnings": list(submission.launch.solution.warnings)}
-        click.echo(json.dumps({**_data(submission), "id": job.id, "submitted": job.submitted, **more}, indent=1))
+        click.echo(json.dumps({**_data(submission), "id": job.id, "submitted": job.submitted}, indent=1))
         return
     click.echo(f"submitted to {job.scheduler}; see ipulaunch status {submission.path}", err=True)
     click.echo(job.id)
 
 
 def _data(submission: Submission) -> Dict[str, Any]:
-    return {"scheduler": submission.scheduler, "run": str(submission.path)}
-
-
-def _talk(submission: Submission) -> None:
-    for note in submission.notes:
-        click.echo(f"note: {note}", err=True)
-    for warning in submission.launch.solution.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    return {"scheduler": submission.scheduler, "run": str(submission.path), **messages_data(submission.messages)}

@@ -15,6 +15,7 @@ from fixtures.canaries import Canaries, files_with
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import WarningEvent
 from ipulaunch.configs.runs.secrets import masked, secret_values, withheld, without_secrets
 from ipulaunch.workers.lifecycle.records import Records
 
@@ -149,7 +150,7 @@ def test_records_have_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("DB_PASSWORD", GIVEN)
     run = RunDirectory(tmp_path / "run")
     records = Records(run, 0)
-    records.event("warning", message=f"no answer from db://me:{GIVEN}@host")
+    records.event(WarningEvent(f"no answer from db://me:{GIVEN}@host"))
     try:
         subprocess.run(["false", "--password", GIVEN], check=True)
     except subprocess.CalledProcessError as error:

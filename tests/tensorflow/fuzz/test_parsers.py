@@ -47,13 +47,13 @@ from ipulaunch.data_pipeline.sources.mnist import Mnist
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, read_attempts, read_trace
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.openmpi import OpenMpiOptions, openmpi_argv
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import Asked
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.endings import read_endings
-from ipulaunch.launcher.supervise.events import Follower
+from ipulaunch.launcher.supervise.progress import Follower
 from ipulaunch.launcher.supervise.verdict import End, judge
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.planning.batch import Batch
@@ -214,7 +214,7 @@ def settings(place: Path, data: bytes) -> None:
 
 
 @parser(
-    "one setting", harmed([b"data.n_train=64", b"optimizer.learning_rate=1/2", b"data.data_dir=/a b", b"a.b=[1, 2]"])
+    "one setting", harmed([b"data.n_train=64", b"optimizer.learning_rate=1/2", b"data.directory=/a b", b"a.b=[1, 2]"])
 )
 def one_setting(place: Path, data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")  # as Python hands arguments and variables to us
@@ -261,14 +261,14 @@ def plan(place: Path, data: bytes) -> None:
     openmpi_argv(found, OpenMpiOptions(), ["program"])
 
 
-ASKED = Asked(
+OPTIONS = LaunchOptions(
     pod="16", ipus=4, host_layout="8x16", ilds=1, oversubscribe=True, python="/bin/python3", openmpi_version=4,
     sdk=(3, 3), env=("A", "B=c d"), mpi_global_args=("--mca a b",), mpi_local_args=("-x C",), allow_run_as_root=False,
     poprun={"vipu_partition": "p", "vipu_server_port": 80, "update_partition": False, "offline_mode": True},
 )  # fmt: skip
 
 
-@parser("asked.json", documents([json.loads(launch_record.to_json(ASKED))]))
+@parser("asked.json", documents([json.loads(launch_record.to_json(OPTIONS))]))
 def asked(place: Path, data: bytes) -> None:
     found = launch_record.from_json(data.decode("utf-8", "replace"), "asked.json")
     written = launch_record.to_json(found)
@@ -289,13 +289,14 @@ def submitted(place: Path, data: bytes) -> None:
     assert found is not None and not found.id.startswith("-") and all(word.isprintable() for word in found)
 
 
+TRAINING = {"samples": 24, "epochs": 2, "updates_per_epoch": 4, "first_update": 0, "left_out": 3}
 EVENTS = [
     {"event": "started", "time_ns": 1, "host": "a"},
-    {"event": "training", "time_ns": 2, "epochs": 2, "updates_per_epoch": 4, "left_out": 3},
+    {"event": "training", "time_ns": 2, **TRAINING},
     {"event": "update", "time_ns": 3, "update": 3, "samples_per_s": 10.5, "loss": 0.5},
     {"event": "log", "time_ns": 4, "update": 4, "epoch": 1, "epochs": 4, "samples_per_s": 10.5, "loss": 0.5},
-    {"event": "checkpoint", "time_ns": 5, "path": "checkpoints/update-00000004"},
-    {"event": "validation", "time_ns": 6, "update": 4, "epoch": 1.0, "val_loss": 0.3, "checkpoint": "c"},
+    {"event": "checkpoint", "time_ns": 5, "path": "checkpoints/update-00000004", "update": 4},
+    {"event": "validation", "time_ns": 6, "samples": 8, "update": 4, "epoch": 1.0, "val_loss": 0.3, "checkpoint": "c"},
     {"event": "warning", "time_ns": 7, "message": "a word"},
     {"event": "resumed", "time_ns": 8, "path": "runs/a", "update": 4},
 ]
@@ -317,7 +318,7 @@ def events(place: Path, data: bytes) -> None:
 
 
 TOLD = [
-    {"event": "training", "samples": 24, "epochs": 2, "updates_per_epoch": 4, "first_update": 0},
+    {"event": "training", **TRAINING},
     {"event": "replacement", "sample": 3, "by": 4},
     *EVENTS[2:5],
 ]
@@ -462,7 +463,7 @@ def example(place: Path, data: bytes) -> None:
 def volume(place: Path, data: bytes) -> None:
     (place / "train").mkdir()
     write_records(place / "train" / "a.tfrecord", [VOLUME, data])
-    settings = CosmoflowData(data_dir=str(place), side=2, channels=4, targets=4, n_train=2)
+    settings = CosmoflowData(directory=str(place), side=2, channels=4, targets=4, n_train=2)
     CosmoflowRecords(settings, "train", threads=1).load(np.arange(2))
 
 

@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, IpulaunchError, PlanError, SettingsError, UsageError
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import Update
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.configs.settings.schema import build, leaves, value_of
 from ipulaunch.configs.settings.tree import assignment, parse_yaml
@@ -36,7 +37,7 @@ from ipulaunch.data_pipeline.sources.pickled import NotAPlainPickle, read_pickle
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.record_writer import write_records
 from ipulaunch.launcher.schedulers import record
-from ipulaunch.launcher.supervise.events import Follower
+from ipulaunch.launcher.supervise.progress import Follower
 from ipulaunch.topology.machines import cpulist, hostlist
 from ipulaunch.topology.planning.batch import Batch
 from ipulaunch.topology.planning.plan import Placement, Plan, from_json, to_json
@@ -66,8 +67,8 @@ def soon() -> Any:
         pytest.param("data: {n_train: !!int ''}", id="a number without digits"),
         pytest.param("data: {n_train: 1:" + "59:" * 300 + "0.5}", id="sixties beyond every float"),
         pytest.param("data: {n_train: " + "9" * 500_000 + "}", id="a number of many digits"),
-        pytest.param('data: {data_dir: "a\\0b"}', id="a path with a zero"),
-        pytest.param('data: {data_dir: "a\\e[2Jb"}', id="a path that clears the screen"),
+        pytest.param('data: {directory: "a\\0b"}', id="a path with a zero"),
+        pytest.param('data: {directory: "a\\e[2Jb"}', id="a path that clears the screen"),
         pytest.param("<<: {data: {}}", id="a merge"),
         pytest.param("pipeline: {device_mapping: [18446744073709551616]}", id="an IPU of a high number"),
     ],
@@ -93,7 +94,7 @@ def test_small_fractions_are_still_read() -> None:
 
 def test_bytes_that_are_no_text_are_refused_as_a_setting() -> None:
     with pytest.raises(SettingsError, match="expected one line of text"):
-        build(schema_of("cosmoflow"), assignment("data.data_dir=\udcff", "--set"), {})
+        build(schema_of("cosmoflow"), assignment("data.directory=\udcff", "--set"), {})
     with pytest.raises(SettingsError, match="is not text"):
         parse_yaml("a: \udcff", "job.yaml")
 
@@ -176,7 +177,7 @@ def test_whole_characters_written_in_halves_are_read() -> None:
 def test_pipes_devices_and_directories_are_no_records(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             read_text(path)
 
 
@@ -198,12 +199,13 @@ def test_records_of_jobs(fields: Dict[str, Any], tmp_path: Path) -> None:
 def test_events_of_the_wrong_kind_change_nothing(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     run.instance(0).mkdir()
-    training = {"event": "training", "time_ns": 1, "epochs": 10**9, "updates_per_epoch": "x", "left_out": 0}
+    counts = {"samples": 8, "epochs": 10**9, "updates_per_epoch": "x", "first_update": 0, "left_out": 0}
+    training = {"event": "training", "time_ns": 1, **counts}
     update = {"event": "update", "time_ns": 1, "update": float("inf"), "samples_per_s": 1}
     lines = [json.dumps(training), json.dumps(update), DEEP, '{"event": "log", "time_ns": 1, "update": "1"}']
     run.events(0).write_text("\n".join([*lines, json.dumps({**update, "update": 3, "instance": 7}), "{"]))
     follower = Follower(run, 1)
-    assert [(each["instance"], each["update"]) for each in follower.look()] == [(0, 3)]
+    assert [(each.instance, each.event) for each in follower.look()] == [(0, Update(3, 1, {}))]
     assert follower.progress.total_updates == 0
     follower.close()
 

@@ -109,6 +109,25 @@ def test_ipus_forget_what_loading_the_program_has_learned(
     assert mine.update == 4 and int(mine.optimizer[0]) == 4
 
 
+@pytest.mark.parametrize("rounding", ["off", "on"])
+def test_ipus_draw_the_same_numbers_after_loading_the_program(
+    rounding: str, instance_in: Make, tmp_path: Path, standin: Callable[..., Any], read_calls: Any
+) -> None:
+    device = dataclasses.replace(SETTINGS.device, stochastic_rounding=rounding)
+    settings = dataclasses.replace(with_options(Logging(mlperf=True), validation=False), device=device)
+    standin("3.4", replicas=2)
+    run_instance(instance_in(tmp_path / "run", settings, on_ipus=True))
+    seed, seeds_of_fits = None, []
+    for name, given in read_calls(tmp_path / "calls.jsonl", 0):
+        if name.endswith("reset_ipu_seed"):
+            seed = given
+        elif name == "Model.fit":
+            seeds_of_fits.append(seed)
+            seed = None  # the generator has drawn from it
+    loading, training = seeds_of_fits
+    assert loading is not None and training == loading
+
+
 def test_a_training_that_is_not_shuffled_takes_the_order_of_the_files(instance_in: Make, tmp_path: Path) -> None:
     settings = with_options(data={"shuffle": False}, trace_samples=True, validation=False)
     run_instance(instance_in(tmp_path, settings))
@@ -311,6 +330,20 @@ def test_a_service_that_cannot_be_reached_is_told_with_the_way_offline(
     with pytest.raises(NotReadyError, match="does not begin: RuntimeError: api_key not configured") as caught:
         run_instance(instance_in(tmp_path, with_options(Logging(wandb=True))))
     assert "WANDB_MODE=offline" in caught.value.hint
+
+
+def test_a_service_that_fails_at_the_first_call_is_a_warning(
+    instance_in: Make, tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str, **more: Any) -> None:
+        raise TypeError("define_metric() got an unexpected keyword argument 'step_metric'")
+
+    monkeypatch.setattr(wandb, "define_metric", refuse)  # as in a version that does not have it yet
+    with wandb_run(instance_in(tmp_path, with_options(Logging(wandb=True)))) as hook:
+        hook.log({"update": 1})
+    (warning,) = [event["message"] for event in events_of(tmp_path) if event["event"] == "warning"]
+    assert warning.startswith("Weights & Biases does not take what is logged: TypeError: define_metric() got")
+    assert (wandb.rows, wandb.ended) == ([{"update": 1}], [0])
 
 
 def test_a_service_that_is_lost_on_the_way_is_a_warning(instance_in: Make, tmp_path: Path, wandb: FakeWandb) -> None:

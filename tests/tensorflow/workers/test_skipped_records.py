@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.runs.events import Replaced
 from ipulaunch.workers.feeds import count_skipped_records
 
 
@@ -43,10 +44,11 @@ class Joined:
     ],
 )
 def test_samples_count_once_and_files_apart(bad: List[List[int]], samples: int, files: int) -> None:
-    joined, events = Joined(), []  # type: ignore[var-annotated]
+    joined = Joined()
+    events: List[Replaced] = []
 
     def count(instance: int) -> Dict[str, int]:
-        records = SimpleNamespace(event=lambda kind, message: events.append((kind, message)))
+        records = SimpleNamespace(event=events.append)
         backend = SimpleNamespace(collective=joined.of(instance))
         source = SimpleNamespace(bad={number: DataError(f"{number} is bad") for number in bad[instance]})
         return count_skipped_records(SimpleNamespace(records=records, backend=backend), source)  # type: ignore[arg-type]
@@ -54,4 +56,5 @@ def test_samples_count_once_and_files_apart(bad: List[List[int]], samples: int, 
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(count, (0, 1)))
     assert found == [{"replaced_samples": samples, "damaged_files": files}] * 2
-    assert sorted(events) == sorted(("replaced", f"{number} is bad") for numbers in bad for number in numbers)
+    said = [event.message for event in events]
+    assert sorted(said) == sorted(f"{number} is bad" for numbers in bad for number in numbers)

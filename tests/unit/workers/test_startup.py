@@ -24,22 +24,22 @@ JOB = Job("mnist", "cpu", resolve("mnist", rehearsal=True).settings)
 
 
 @pytest.fixture()
-def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Plan], str]:
+def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Plan], RunDirectory]:
     """A run directory with a plan; what an instance would be bound to is not done."""
     for bind in ("bind_as_planned", "bind_share"):
         monkeypatch.setattr(startup, bind, lambda *given: Binding(str(given), 1, "default"))
 
-    def write(plan: Plan) -> str:
+    def write(plan: Plan) -> RunDirectory:
         run = RunDirectory(tmp_path)
         run.plan.write_text(to_json(plan))
         run.job.write_text(to_yaml(JOB))
-        return str(run.path)
+        return run
 
     return write
 
 
 def test_a_launched_instance_is_the_one_of_its_plan(
-    launched: Callable[[Plan], str], monkeypatch: pytest.MonkeyPatch
+    launched: Callable[[Plan], RunDirectory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of(Batch(2, 4, 3), instances=2)
     for name, value in environment(plan, plan.placements[1]).items():
@@ -52,7 +52,7 @@ def test_a_launched_instance_is_the_one_of_its_plan(
 
 @pytest.mark.parametrize(("local", "said"), [("4", "4 in 1"), ("1", "4 in 4")])
 def test_variables_that_contradict_the_plan_are_refused(
-    launched: Callable[[Plan], str], monkeypatch: pytest.MonkeyPatch, local: str, said: str
+    launched: Callable[[Plan], RunDirectory], monkeypatch: pytest.MonkeyPatch, local: str, said: str
 ) -> None:
     told = {"POPDIST_NUM_TOTAL_REPLICAS": "4", "POPDIST_NUM_LOCAL_REPLICAS": local}
     monkeypatch.setenv("POPDIST_NUM_TOTAL_REPLICAS", "4")
@@ -60,7 +60,7 @@ def test_variables_that_contradict_the_plan_are_refused(
         startup.start_launched(launched(plan_of(Batch(2, 4, 3), instances=2)), read_place(told))
 
 
-def test_a_process_alone_takes_all_replicas_from_its_plan(launched: Callable[[Plan], str]) -> None:
+def test_a_process_alone_takes_all_replicas_from_its_plan(launched: Callable[[Plan], RunDirectory]) -> None:
     plan = plan_of(Batch(1, 8, 2), ipus_per_replica=4)
     start = startup.start_launched(launched(plan), read_place({}))
     assert (start.place.instances, start.place.local_replicas, start.place.replicas) == (1, 8, 8)

@@ -24,6 +24,7 @@ class IpuDevice:
         self.sdk, self.settings, self.plan, self.index = sdk, settings, plan, index
         self.draws_apart = network_of(settings).drops_units
         self.update = 0  # after which the training begins
+        self.has_drawn = False  # since the random numbers began
         # Keras divides a loss by it; gradients are summed over all replicas, whether the strategy knows of them or not.
         self.replicas_in_sync: int
         popdist, ipu = sdk.popdist, sdk.ipu
@@ -73,10 +74,14 @@ class IpuDevice:
             self.attach()
 
     def begin_after(self, update: int) -> None:
-        """Draw random numbers for the updates that follow: a resumed training does not repeat its first ones."""
-        if update != self.update:
+        """Draw the random numbers of the updates that follow.
+
+        A resumed training does not repeat its first ones, and one whose program was loaded first begins anew.
+        """
+        if update != self.update or self.has_drawn:
             self.update = update
             self._seed()
+        self.has_drawn = True
 
     def attach(self) -> None:
         """Configure the device, and begin its random numbers."""
@@ -90,6 +95,7 @@ class IpuDevice:
         apart = self.update * _UPDATES_APART + (self.index * _INSTANCES_APART if self.draws_apart else 0)
         seed = (self.settings.training.seed + apart) % 2**31
         self.sdk.ipu.utils.reset_ipu_seed(seed, experimental_identical_replicas=not self.draws_apart)
+        self.has_drawn = False
 
     def _configure_compiler(self, is_placed: bool) -> None:
         config, device = self.config, self.settings.device

@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.supervise.events import Follower
+from ipulaunch.launcher.supervise.progress import Follower
 
 MOST_MB = 60.0  # the launcher has 21 of its own; one that kept the lines of four instances would have 100 more
 LINES = 200_000
@@ -37,7 +37,7 @@ place=$2/$(printf instance-%03d "$OMPI_COMM_WORLD_RANK")
 echo "instance $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE"
 cat > "$place/events.jsonl" <<END
 {"event": "started", "time_ns": 1, "host": "localhost"}
-{"event": "training", "time_ns": 2, "epochs": 1, "updates_per_epoch": 1, "left_out": 0}
+{"event": "training", "time_ns": 2, "samples": 1, "epochs": 1, "updates_per_epoch": 1, "first_update": 0, "left_out": 0}
 {"event": "log", "time_ns": 3, "update": 1, "epoch": 1, "epochs": 1, "samples_per_s": 0.5, "loss": 0.25}
 END
 """

@@ -57,8 +57,12 @@ def test_every_key_has_an_origin() -> None:
 
 
 def test_leaves_come_in_the_order_of_the_schema() -> None:
-    found = [(leaf.key, leaf.kind, leaf.default) for leaf in leaves(Settings)]
-    assert found[:3] == [("data.n_train", "int", 100), ("data.side", "Optional[int]", None), ("rate", "float", 0.5)]
+    found = [(leaf.key, leaf.kind.item, leaf.kind.is_optional, leaf.default) for leaf in leaves(Settings)]
+    assert found[:3] == [
+        ("data.n_train", int, False, 100),
+        ("data.side", int, True, None),
+        ("rate", float, False, 0.5),
+    ]
     assert next(leaves(Settings)).about["flag"] == "--n-train"
 
 

@@ -52,7 +52,7 @@ def traced(tmp_path: Path) -> Callable[..., RunDirectory]:
         for instance, lines in rows.items():
             run.instance(instance).mkdir()
             run.samples(instance).write_text("epoch,update,step,replica,sample\n" + "".join(lines))
-            begun = [{"event": "started"}, {"event": "training", **said}]
+            begun = [{"event": "started", "host": "h"}, {"event": "training", "left_out": 0, **said}]
             run.events(instance).write_text("".join(json.dumps(event) + "\n" for event in begun) + '{"event": "upd')
             run.done(instance).touch()
         return run

@@ -24,7 +24,7 @@ MakeRun = Callable[..., RunDirectory]
 
 def begin(run: RunDirectory, instance: int, **said: int) -> None:
     """What an instance writes when it begins to train, and before and after."""
-    lines = [{"event": "started"}, {"event": "training", **said}]
+    lines = [{"event": "started", "host": "h"}, {"event": "training", "left_out": 0, **said}]
     run.events(instance).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"event": "upd')
 
 
@@ -156,7 +156,7 @@ def test_a_directory_that_is_no_run(tmp_path: Path, events: Events) -> None:
 
 
 def test_a_set_with_fewer_samples_than_asked_for_need_not_be_there_any_more(traced: MakeRun, events: Events) -> None:
-    result = check(traced(samples=33, data_dir="gone"), events)
+    result = check(traced(samples=33, directory="gone"), events)
     assert (result["samples"], messages(events)) == (33, [])
 
 
@@ -242,7 +242,7 @@ def test_a_run_that_did_not_begin_to_train(traced: MakeRun, events: Events) -> N
     begin(run, 1, epochs=2)
     with pytest.raises(DataError, match="line 2: samples of the event training is None, expected a count"):
         check(run, events)
-    run.events(1).write_text('{"event": "started"}\n')
+    run.events(1).write_text('{"event": "started", "host": "h"}\n')
     with pytest.raises(DataError, match="the run did not begin to train"):
         check(run, events)
     run.events(1).unlink()
@@ -251,9 +251,7 @@ def test_a_run_that_did_not_begin_to_train(traced: MakeRun, events: Events) -> N
 
 
 @pytest.mark.parametrize("workload", ["imagenet", "cifar10", "cifar100", "mnist"])
-@pytest.mark.parametrize(
-    "data", [{"synthetic_data": "cpu"}, {"synthetic_data": "ipu"}, {"dataset_path": "gone"}], ids=str
-)
+@pytest.mark.parametrize("data", [{"synthetic_data": "cpu"}, {"synthetic_data": "ipu"}, {"directory": "gone"}], ids=str)
 def test_every_workload_can_be_audited(workload: str, data: Dict[str, Any], traced: MakeRun, events: Events) -> None:
     run = traced()
     settings = ImageSettings(
@@ -284,7 +282,7 @@ def to_a_large_hole(path: Path) -> None:
 def test_what_has_no_end_is_not_read(name: str, spoil: Callable[[Path], None], traced: MakeRun, events: Events) -> None:
     run = traced()
     spoil(run.path / name)
-    with pytest.raises(DataError, match=f"{name}: it is no regular file"):
+    with pytest.raises(DataError, match=f"{name}: it is not a regular file"):
         check(run, events)
 
 
@@ -299,20 +297,23 @@ def test_a_line_without_an_end_is_not_read(name: str, line: int, traced: MakeRun
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"\xff", " is no JSON"),
-        (b"[" * 100_000, " is no JSON: it is nested too deep"),
-        (b"{", " is no JSON"),
-        (b"7", ": '7', expected an event"),
+        (b"\xff", " is not JSON"),
+        (b"[" * 100_000, " is not JSON: it is nested too deep"),
+        (b"{", " is not JSON"),
+        (b"7", ": 7, expected an event"),
         (b'{"event": "training", "samples": 1e999}', ": samples of the event training is inf, expected a count"),
         (b'{"event": "replacement", "sample": 1, "by": true}', ": by of the event replacement is True"),
-        (b'{"event": "log", "update": "3"}', ": update of the event log is '3', expected a count"),
+        (
+            b'{"event": "log", "epochs": 1, "samples_per_s": 1, "update": "3"}',
+            ": update of the event log is '3', expected a count",
+        ),
         (b'{"event": "update", "update": -1}', ": update of the event update is -1, expected a count"),
     ],
     ids=["no text", "deep", "cut", "a number", "infinite", "true", "text", "negative"],
 )
 def test_an_event_that_is_none(line: bytes, said: str, traced: MakeRun, events: Events) -> None:
     run = traced()
-    run.events(1).write_bytes(b'{"event": []}\n' + line + b"\n")
+    run.events(1).write_bytes(b'{"event": "new"}\n' + line + b"\n")
     with pytest.raises(DataError, match=f"events.jsonl, line 2{re.escape(said)}"):
         check(run, events)
 

@@ -19,7 +19,7 @@ MakeRun = Callable[..., RunDirectory]
 
 def begin(run: RunDirectory, instance: int, **said: int) -> None:
     """What an instance writes when it begins to train, and before and after."""
-    lines = [{"event": "started"}, {"event": "training", **said}]
+    lines = [{"event": "started", "host": "h"}, {"event": "training", "left_out": 0, **said}]
     run.events(instance).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"event": "upd')
 
 
@@ -109,7 +109,7 @@ def test_what_a_stopped_run_lost_is_told(traced: MakeRun, events: Events) -> Non
 
 def test_of_a_run_that_was_killed_all_whole_updates_are_checked(traced: MakeRun, events: Events) -> None:
     run = traced()
-    record(run, 0, event="update", update=1)
+    record(run, 0, event="update", update=1, samples_per_s=1.0)
     cut(run, 2, more=3)
     with run.samples(0).open("a") as file:
         file.write("1,2,0,0")

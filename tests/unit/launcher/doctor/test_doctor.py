@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
@@ -207,6 +207,31 @@ def test_what_is_looked_at(
     assert {name: getattr(quick[0], name) for name in expected} == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "ends"),
+    [
+        (["--engine", "direct"], None),
+        (["--pod", "16", "--engine", "direct"], "any workload on pod16 with direct, 1 instance: cannot run here"),
+        (["cosmoflow", "--pod", "16", "--engine", "direct"], "with direct, 1 instance: cannot run here"),
+    ],
+    ids=["bare", "pod", "workload"],
+)
+def test_one_process_is_looked_at_under_its_own_name(
+    words: List[str], ends: Optional[str], ipulaunch: Callable[..., Any], quick: List[Case]
+) -> None:
+    code, out, err = ipulaunch("doctor", *words)
+    assert (quick[0].is_direct, quick[0].engines) == (True, ("poprun",))
+    assert "direct: not ready, missing: poprun" in out.splitlines()
+    if ends is None:
+        assert (code, err) == (0, "")
+    else:
+        assert code == 4 and out.strip().endswith(ends)
+        assert "error: this cannot run here with direct; missing: poprun" in err
+    data = json.loads(ipulaunch("doctor", *words, "--json").out)
+    assert list(data["engines"]) == ["direct"]
+    assert ends is None or data["plan"]["engine"] == "direct"
+
+
 @pytest.mark.parametrize("asked", ["runs/mnist-1", "mnist-1", "auto"])
 def test_the_run_to_resume_is_that_of_the_launch(
     asked: str, ipulaunch: Callable[..., Any], quick: List[Case], fake_mpirun: Path, tmp_path: Path
@@ -273,6 +298,8 @@ def test_the_controller_is_no_matter_where_nothing_is_attached(
         (["--python", ""], 2, "--python is empty"),
         (["cosmoflow"], 2, "no system is named"),
         (["cosmoflow", "--pod", "5"], 3, ""),
+        (["--pod", "128", "--engine", "direct"], 3, "one process without poprun has at most 64"),
+        (["cosmoflow", "--pod", "128", "--engine", "direct"], 3, "one process without poprun has at most 64"),
         (["cosmoflow", "--pod", "4", "--env", "1X"], 2, "not the name of a variable"),
         (["cosmoflow", "--pod", "4", "--engine", "poprun"], 4, "cannot run here with poprun; missing: poprun"),
         (["cosmoflow", "--pod", "4", "--resume", "none"], 5, "there is no run or checkpoint none"),

@@ -64,6 +64,11 @@ def test_the_sdk_and_its_poprun(machine: Dict[str, Any], sdk: Any, poprun: Any, 
         assert check.stops == (("poprun",) if state == "missing" else ())
 
 
+def test_one_process_needs_the_sdk_without_its_poprun(make_world: Callable[..., Any]) -> None:
+    found = check_sdk(Case(is_direct=True), make_world(environ={"POPLAR_SDK_ENABLED": SDK}, files=THERE))
+    assert [(check.name, check.state) for check in found] == [("SDK", "ok")]
+
+
 @pytest.mark.parametrize("there", [True, False], ids=["there", "gone"])
 def test_a_fabric_file_that_hides_the_partition_is_told(there: bool, make_world: Callable[..., Any]) -> None:
     world = make_world(environ={"IPUOF_CONFIG_PATH": "/x/ipuof.conf"}, files={"x/ipuof.conf": ""} if there else {})

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, List, Tuple
 import pytest
 
 from ipulaunch.launcher.engines.direct import direct_environment
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import Asked
 
 Run = Callable[..., Any]
 DIRECT = ("--engine", "direct", "--dry-run")
@@ -156,7 +156,7 @@ def test_compiling_ahead_keeps_its_executables(ipulaunch: Run) -> None:
 
 @pytest.mark.parametrize(("engine", "kept"), [("direct", "direct"), ("poprun", None), ("openmpi", None)])
 def test_a_run_is_resumed_as_it_was_launched(engine: str, kept: Any) -> None:
-    assert launch_record.from_json(launch_record.to_json(Asked(engine=engine)), "asked.json").engine == kept
+    assert launch_record.from_json(launch_record.to_json(LaunchOptions(engine=engine)), "asked.json").engine == kept
 
 
 @pytest.mark.usefixtures("in_plain_directory")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import click
 import pytest
@@ -111,6 +111,37 @@ def test_no_command_has_two_options_of_one_name() -> None:
         assert [name for name, count in (flags + names).items() if count > 1] == [], path
 
 
+@pytest.mark.parametrize("option", [o for o in OFFERED.values() if o.kind == "bool"], ids=lambda option: option.name)
+@pytest.mark.parametrize(("word", "written_as"), [("no", "no"), ("0", "no"), ("False", "no"), ("yes", "yes")])
+@pytest.mark.parametrize("program", [("--", "prog"), ("prog",)], ids=["dashes", "bare"])
+def test_switches_take_a_word_as_they_do_for_poprun(
+    option: Option, word: str, written_as: str, program: Tuple[str, ...], ipulaunch: Run
+) -> None:
+    where = ("run", "--pod", "4", "--dry-run", *of_sdk(option))
+    own = (f"--{option.flag}", "no")  # of the program
+    for words in ([f"--{option.flag}", word], [f"--{option.flag}={word}"]):
+        found = words_of(ipulaunch(*where, *words, *program, *own).out)
+        assert [each for each in found if each.startswith(f"--{option.name}=")] == [f"--{option.name}={written_as}"]
+        assert found[-3:] == ["prog", *own]
+
+
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        (("--update-partition", "no"), None),
+        (("--update-partition", "--", "yes"), "yes"),
+        (("--vipu-partition", "--update-partition", "yes"), "yes"),
+    ],
+    ids=["only a word", "after dashes", "after a value"],
+)
+def test_a_program_may_be_called_yes(words: Tuple[str, ...], program: Optional[str], ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("run", "--pod", "4", "--dry-run", *words)
+    if program is None:
+        assert (code, "there is no program to run" in err) == (2, True)
+    else:
+        assert words_of(out)[-1] == program
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -138,7 +169,7 @@ def test_options_that_nobody_knows_are_passed_on_as_they_are(ipulaunch: Run) -> 
     more = ("--poprun-args", "--new 'two words'", "--poprun-args=--other=1", "--vv")
     out = ipulaunch(*RUN, *more, "--", "prog", "--x").out
     assert words_of(out)[-6:] == ["--vv", "--new", "two words", "--other=1", "prog", "--x"]
-    data = json.loads(launch_record.to_json(launch_record.Asked(poprun_args=("--new 1",))))
+    data = json.loads(launch_record.to_json(launch_record.LaunchOptions(poprun_args=("--new 1",))))
     assert data["poprun_args"] == ["--new 1"]
     script = ipulaunch("submit", "cosmoflow", "--pod", "4", "--scheduler", "slurm", "--dry-run", *more[:2]).out
     assert "--poprun-args='--new '\"'\"'two words'\"'\"''" in script

@@ -8,9 +8,10 @@ import pytest
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.registry import ENGINES, engine_class
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import Asked
-from ipulaunch.launcher.runs import resuming
+from ipulaunch.launcher.runs import running
 from ipulaunch.topology.planning.plan import Plan, from_json, to_json
 
 JOB = Job("cosmoflow", "cpu", resolve("cosmoflow", rehearsal=True).settings)
@@ -58,8 +59,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> List[Any]:
         launches.append(launch)
         return 0
 
-    monkeypatch.setattr(resuming, "attend", attend)
-    monkeypatch.setattr(resuming, "require", lambda engine: None)
+    monkeypatch.setattr(running, "attend", attend)
+    for name in ENGINES:
+        monkeypatch.setattr(engine_class(name), "require", lambda engine: None)
     return launches
 
 
@@ -77,7 +79,7 @@ def test_a_run_keeps_its_plan_unless_hosts_or_instances_are_given(
 
 
 def test_a_run_is_launched_as_it_was(run: RunDirectory, ipulaunch: Run, started: List[Any]) -> None:
-    run.asked.write_text(launch_record.to_json(Asked(python="/opt/python", env=("A=1", "B=2"))))
+    run.asked.write_text(launch_record.to_json(LaunchOptions(python="/opt/python", env=("A=1", "B=2"))))
     code, _, err = ipulaunch("resume", "run", "--env", "B=3")
     assert code == 0 and "note: taken from the launch of the run: --python, --env\n" in err
     assert "/opt/python" in started[0].command.argv and started[0].command.env == {"A": "1", "B": "3"}
@@ -99,7 +101,7 @@ def test_checkpoints_that_are_gone_are_told_of(
         '{"event": "update", "time_ns": 3, "update": 9, "samples_per_s": 1.0}\n'
     )
     code, _, err = ipulaunch("resume", "run")
-    gone = f"there is no checkpoint in {run.checkpoints} now: the training begins anew"
+    gone = f"there is no checkpoint in {run.checkpoints} now: the training starts from the beginning"
     assert code == 0 and f"warning: update 8 was kept, and {gone}\n" in err
 
 
@@ -119,7 +121,7 @@ def test_paths_given_now_are_whole_for_the_next_time(run: RunDirectory, ipulaunc
 def test_a_variable_that_is_not_set_any_more_is_asked_for(
     run: RunDirectory, ipulaunch: Run, started: List[Any]
 ) -> None:
-    run.asked.write_text(launch_record.to_json(Asked(env=("MY_TOKEN",))))
+    run.asked.write_text(launch_record.to_json(LaunchOptions(env=("MY_TOKEN",))))
     code, _, err = ipulaunch("resume", "run")
     assert (code, started) == (2, []) and "--env MY_TOKEN: it is not set here\nhint: export MY_TOKEN first" in err
 
@@ -127,7 +129,9 @@ def test_a_variable_that_is_not_set_any_more_is_asked_for(
 def test_on_a_pod_the_partition_is_the_same(
     run: RunDirectory, ipulaunch: Run, started: List[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run.asked.write_text(launch_record.to_json(Asked(poprun={"vipu_partition": "p", "executable_cache_path": "/c"})))
+    run.asked.write_text(
+        launch_record.to_json(LaunchOptions(poprun={"vipu_partition": "p", "executable_cache_path": "/c"}))
+    )
     assert ipulaunch("resume", "run", "--engine", "poprun")[0] == 0
     assert {"--vipu-partition=p", "--executable-cache-path=/c"} < set(started[0].command.argv)
 
@@ -146,7 +150,7 @@ def test_on_a_pod_the_partition_is_the_same(
 def test_every_option_that_shapes_a_plan_makes_it_again(
     words: Any, system: str, instances: int, run: RunDirectory, ipulaunch: Run, started: List[Any]
 ) -> None:
-    run.asked.write_text(launch_record.to_json(Asked(host_layout="1x8")))
+    run.asked.write_text(launch_record.to_json(LaunchOptions(host_layout="1x8")))
     before = from_json(run.plan.read_text())
     assert ipulaunch("resume", "run", *words)[0] == 0
     plan = started[0].solution.plan

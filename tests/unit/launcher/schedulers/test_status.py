@@ -10,13 +10,21 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.runs.claim import claim
 from ipulaunch.launcher.schedulers import record
+from ipulaunch.launcher.supervise.claim import claim
 from ipulaunch.launcher.supervise.endings import record_ending
 from ipulaunch.launcher.supervise.verdict import Verdict
 
 Run = Callable[..., Any]
-TRAINING = {"event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 4, "left_out": 0}
+TRAINING = {
+    "event": "training",
+    "time_ns": 1,
+    "samples": 32,
+    "epochs": 2,
+    "updates_per_epoch": 4,
+    "first_update": 0,
+    "left_out": 0,
+}
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,11 @@ def test_call_in_the_script_plans_the_same(words: Any, ipulaunch: Run) -> None:
             f"the name {'r' * 37} has 37 letters, and a name of kind IPUJob has at most 36",
             id="long-name",
         ),
+        pytest.param(
+            (*KUBERNETES[len(POD) :], "--run-dir", "r" * 70),
+            f"the name {'r' * 70} has 70 letters, and a name of kind IPUJob has at most 36",
+            id="name-that-is-too-long-for-all-kinds",
+        ),
         pytest.param(("--scheduler", "pbs", "--hosts", "a"), "--hosts means nothing to pbs", id="hosts"),
         pytest.param(
             ("--scheduler", "kubernetes", "--container-image", "x", "--account", "a"),
@@ -277,7 +282,7 @@ def test_paths_are_named_in_full(words: Tuple[str, str], ipulaunch: Run, tmp_pat
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--data-dir", "d"), 6, "--data-dir: data.data_dir is d, relative"),
+        (("--data-dir", "d"), 6, "--data-dir: data.directory is d, relative"),
         (("--set", "training.checkpoint_output_dir=d"), 6, "--set: training.checkpoint_output_dir is d, relative"),
         (("--executable-cache-path", "d"), 2, "--executable-cache-path is d, relative"),
         (("--python", "bin/python"), 2, "--python is bin/python, relative"),

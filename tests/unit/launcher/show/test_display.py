@@ -9,16 +9,27 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
+from ipulaunch.configs.messages import note
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import (
+    CheckpointWritten,
+    Event,
+    Log,
+    Resumed,
+    Started,
+    Training,
+    Validation,
+    WarningEvent,
+)
 from ipulaunch.configs.runs.job import Job
-from ipulaunch.launcher.launch.examination import Finding
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.show import display, live_display
 from ipulaunch.launcher.show.display import Display, make_display
 from ipulaunch.launcher.show.live_display import LiveDisplay
-from ipulaunch.launcher.supervise.attempts import Restart
-from ipulaunch.launcher.supervise.events import Follower, Progress
+from ipulaunch.launcher.supervise.endings import Restart
+from ipulaunch.launcher.supervise.progress import Follower, Recorded, RunProgress
 from ipulaunch.launcher.supervise.verdict import Verdict
+from ipulaunch.topology.planning.solver import Fact
 
 MakeLaunch = Callable[..., Launch]
 
@@ -77,39 +88,17 @@ def _output(shown: Display) -> str:
     return text
 
 
-def _training() -> Tuple[Progress, List[Dict[str, Any]]]:
-    progress = Progress(2)
-    records = [
-        {"instance": 0, "event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3},
-        {"instance": 1, "event": "training", "time_ns": 1, "epochs": 2, "updates_per_epoch": 8, "left_out": 3},
-        {
-            "instance": 0,
-            "event": "log",
-            "time_ns": 2,
-            "epoch": 1,
-            "epochs": 2,
-            "update": 8,
-            "samples_per_s": 20.0,
-            "loss": 0.25,
-        },
-        {
-            "instance": 1,
-            "event": "log",
-            "time_ns": 2,
-            "epoch": 1,
-            "epochs": 2,
-            "update": 8,
-            "samples_per_s": 20.0,
-            "loss": 0.25,
-        },
-    ]
-    for record in records:
-        progress.take(record["instance"], {name: value for name, value in record.items() if name != "instance"})
-    return progress, records
+def _training() -> Tuple[RunProgress, List[Recorded]]:
+    progress = RunProgress(2)
+    training, log = Training(35, 2, 8, 0, 3), Log(2, 20.0, 8, 1, {"loss": 0.25})
+    recorded = [Recorded(instance, 1, training) for instance in (0, 1)] + [Recorded(i, 2, log) for i in (0, 1)]
+    for instance, _, event in recorded:
+        progress.take(instance, event)
+    return progress, recorded
 
 
 def test_start_says_what_runs_where(plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
-    plain.announce(make_launch(["x"], job=JOB, notes=("as root",)), run_directory)
+    plain.announce(make_launch(["x"], job=JOB, messages=(note("as root"),)), run_directory)
     talk = _talk(plain)
     for words in (
         "cosmoflow on 4 IPUs: an engine of the tests",
@@ -126,10 +115,10 @@ def test_start_passes_warnings_on(
     plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, solve_for: Callable[..., Any]
 ) -> None:
     solution = solve_for(4, 4, layout=(1, 2), oversubscribe=True)
-    assert solution.warnings
-    plain.announce(make_launch(["x"], solution=solution), run_directory)
-    for warning in solution.warnings:
-        assert f"warning: {warning}\n" in _talk(plain)
+    assert solution.messages
+    plain.announce(make_launch(["x"], solution=solution, messages=solution.messages), run_directory)
+    for message in solution.messages:
+        assert f"warning: {message.text}\n" in _talk(plain)
 
 
 def test_run_is_named_relative_to_where_we_are(
@@ -151,50 +140,35 @@ def test_milestones_are_those_of_instance_0(plain: Display) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "line"),
+    ("event", "line"),
     [
-        ({"event": "warning", "message": "rounded"}, "warning: rounded"),
-        (
-            {"event": "resumed", "path": "runs/a/checkpoints/8", "update": 8},
-            "resumed after update 8: runs/a/checkpoints/8",
-        ),
-        (
-            {"event": "validation", "checkpoint": "update-8", "update": 8, "epoch": 1, "val_loss": 0.5},
-            "validation of update-8: val_loss 0.5",
-        ),
-        (
-            {"event": "validation", "update": 8, "epoch": 1, "samples": 7, "val_loss": 0.5},
-            "validation of the weights: val_loss 0.5",
-        ),
-        (
-            {"event": "log", "update": 4, "epoch": 0.5, "epochs": 2, "samples_per_s": 2.0, "loss": 0.25},
-            "epoch 0.5/2: loss 0.25",
-        ),
-        ({"event": "checkpoint", "path": "checkpoints/8", "update": 8}, ""),
+        (WarningEvent("rounded"), "warning: rounded"),
+        (Resumed("runs/a/checkpoints/8", 8), "resumed after update 8: runs/a/checkpoints/8"),
+        (Validation(7, 8, 1, {"val_loss": 0.5}, "update-8"), "validation of update-8: val_loss 0.5"),
+        (Validation(7, 8, 1, {"val_loss": 0.5}), "validation of the weights: val_loss 0.5"),
+        (Log(2, 2.0, 4, 0.5, {"loss": 0.25}), "epoch 0.5/2: loss 0.25"),
+        (CheckpointWritten("checkpoints/8", 8), ""),
     ],
     ids=["warning", "resumed", "validation", "validation of no checkpoint", "half an epoch", "checkpoint"],
 )
-def test_records_that_are_told_of(record: Dict[str, Any], line: str, plain: Display) -> None:
-    progress = Progress(1)
-    taken = {"time_ns": 1, **record}
-    assert progress.take(0, taken)
-    plain.show(progress, [{"instance": 0, **taken}])
+def test_events_that_are_shown(event: Event, line: str, plain: Display) -> None:
+    plain.show(RunProgress(1), [Recorded(0, 1, event)])
     assert _talk(plain) == (f"{line}\n" if line else "")
 
 
 def test_a_warning_is_told_once(plain: Display) -> None:
-    record = {"instance": 0, "event": "warning", "time_ns": 1, "message": "rounded"}
+    recorded = Recorded(0, 1, WarningEvent("rounded"))
     plain.warn("rounded")
-    plain.show(Progress(1), [record, record])
+    plain.show(RunProgress(1), [recorded, recorded])
     assert _talk(plain) == "warning: rounded\n"
 
 
 def test_start_of_a_single_replica_counts_in_the_singular(
     plain: Display, make_launch: MakeLaunch, run_directory: RunDirectory, solve_for: Callable[..., Any]
 ) -> None:
-    training = (Finding("pipeline", "2 stages"), Finding("IPU only", "device.profile = true", in_plan_only=True))
-    solution = solve_for(1, 1, layout=(1, 1))
-    plain.announce(make_launch(["x"], job=JOB, solution=solution, training=training), run_directory)
+    training = (Fact("pipeline", "2 stages"), Fact("IPU only", "device.profile = true", in_plan_only=True))
+    solution = solve_for(1, 1, layout=(1, 1))._replace(training=training)
+    plain.announce(make_launch(["x"], job=JOB, solution=solution), run_directory)
     assert [" ".join(line.split()) for line in _talk(plain).splitlines()] == [
         "cosmoflow on 1 IPU: an engine of the tests",
         "IPUs 1 = 1 replica x 1",
@@ -236,7 +210,7 @@ def test_end_of_an_evaluation_has_no_throughput(plain: Display, run_directory: R
 
 def test_position_without_metrics(plain: Display, clock: Clock) -> None:
     clock.now += 100
-    plain.show(Progress(1, updates={0: 3}, rates={0: 2.0}, total_updates=8), [])
+    plain.show(RunProgress(1, updates={0: 3}, rates={0: 2.0}, total_updates=8), [])
     assert _talk(plain) == "update 3/8, 2.0 samples/s\n"
 
 
@@ -252,7 +226,7 @@ def test_position_is_written_every_few_seconds(plain: Display, clock: Clock) -> 
 
 def test_nothing_is_written_before_the_first_update(plain: Display, clock: Clock) -> None:
     clock.now += 100
-    plain.show(Progress(2), [])
+    plain.show(RunProgress(2), [])
     assert _talk(plain) == ""
 
 
@@ -277,7 +251,9 @@ def test_end_of_a_good_run(plain: Display, clock: Clock, run_directory: RunDirec
 
 def test_end_of_a_failed_run(plain: Display, clock: Clock, run_directory: RunDirectory) -> None:
     clock.now += 2
-    plain.conclude(Verdict(5, "a:0 failed first", ("hint: try again", "  | last words")), run_directory, SUMMARY)
+    plain.conclude(
+        Verdict(5, "failed first", "a", 0, hint="try again", log_lines=("last words",)), run_directory, SUMMARY
+    )
     lines = _talk(plain).splitlines()
     assert lines[:3] == ["exit code 5 after 2 s: a:0 failed first", "hint: try again", "  | last words"]
     assert [line.split() for line in lines[3:]] == [["run", "run"]]
@@ -299,7 +275,7 @@ def test_broken_records_do_not_stop_the_display(
 def test_terminal_gets_a_picture(live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory) -> None:
     live.announce(make_launch(["x"], job=JOB), run_directory)
     live.begin()
-    live.show(Progress(2), [])
+    live.show(RunProgress(2), [])
     assert live.live is not None
     live.live.refresh()
     assert "0 of 2 instances have started" in _talk(live)
@@ -334,7 +310,7 @@ def test_position_of_an_attempt_that_begins_before_the_end_of_the_last(plain: Di
     for update in (8, 4):
         plain.begin()
         clock.now += 10
-        plain.show(Progress(1, {0: update}, total_updates=8), [])
+        plain.show(RunProgress(1, {0: update}, total_updates=8), [])
     assert _talk(plain).splitlines() == ["update 8/8, 0.0 samples/s", "update 4/8, 0.0 samples/s"]
 
 
@@ -391,7 +367,7 @@ def test_program_of_a_user_gets_no_picture(
 ) -> None:
     live.announce(make_launch(["x"]), run_directory)
     live.begin()
-    live.show(Progress(2), [])
+    live.show(RunProgress(2), [])
     live.echo("h:0", "text")
     assert live.live is None
     assert _output(live) == "h:0| text\n"
@@ -421,8 +397,8 @@ def test_display_depends_on_stderr(stream: io.StringIO, kind: type, monkeypatch:
 def test_what_is_prepared_before_a_training_is_shown_now_and_then(plain: Display, clock: Clock) -> None:
     for seconds, text in ((0, "indexing: 1 of 9 files"), (1, "indexing: 2 of 9 files"), (6, "indexing: 9 of 9 files")):
         clock.now = 2000.0 + seconds
-        plain.show(Progress(1, preparing=text), [])
-        plain.show(Progress(1, preparing=text), [])
+        plain.show(RunProgress(1, preparing=text), [])
+        plain.show(RunProgress(1, preparing=text), [])
     assert _talk(plain).splitlines() == ["indexing: 1 of 9 files", "indexing: 9 of 9 files"]
 
 
@@ -431,7 +407,7 @@ def test_what_is_prepared_is_in_the_picture(
 ) -> None:
     live.announce(make_launch(["x"], job=JOB), run_directory)
     live.begin()
-    live.show(Progress(2, preparing="staging: 3 of 10 MiB"), [])
+    live.show(RunProgress(2, preparing="staging: 3 of 10 MiB"), [])
     live.end()
     assert "0 of 2 instances have started · staging: 3 of 10 MiB · 0 s" in _talk(live)
 
@@ -439,12 +415,12 @@ def test_what_is_prepared_is_in_the_picture(
 @pytest.mark.parametrize(
     ("progress", "said"),
     [
-        (Progress(2, started={0: {}}), "1 of 2 instances have started, {} s"),
-        (Progress(2, total_updates=8), "the first update is being built, {} s"),
+        (RunProgress(2, started={0: Started("a")}), "1 of 2 instances have started, {} s"),
+        (RunProgress(2, total_updates=8), "the first update is being built, {} s"),
     ],
 )
 def test_a_long_wait_for_the_first_update_is_not_silent(
-    progress: Progress, said: str, plain: Display, clock: Clock, make_launch: MakeLaunch, run_directory: RunDirectory
+    progress: RunProgress, said: str, plain: Display, clock: Clock, make_launch: MakeLaunch, run_directory: RunDirectory
 ) -> None:
     plain.announce(make_launch(["x"], job=JOB), run_directory)
     shown = len(_talk(plain))
@@ -460,12 +436,12 @@ def test_programs_of_users_may_be_silent(
     plain.announce(make_launch(["x"]), run_directory)
     shown = len(_talk(plain))
     clock.now += 100
-    plain.show(Progress(2), [])
+    plain.show(RunProgress(2), [])
     assert _talk(plain)[shown:] == ""
 
 
 def test_a_failure_that_is_restarted_does_not_ask_for_a_resume(plain: Display) -> None:
-    failed = Verdict(7, "localhost:1 failed first", ("hint: see dmesg", "resume: ipulaunch resume a"))
+    failed = Verdict(7, "failed first", "localhost", 1, hint="see dmesg", resume="ipulaunch resume a")
     plain.restarting(failed, Restart(1, 2, 5.0), has_checkpoint=True)
     assert _talk(plain).splitlines() == [
         "failed: localhost:1 failed first",

@@ -5,7 +5,7 @@ from typing import Callable, Dict, List, Tuple
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.supervise.instance_logs import InstanceLogs
+from ipulaunch.launcher.supervise.instance_logs import InstanceLogs, Unkept
 from ipulaunch.topology.planning.plan import Plan
 
 MakePlan = Callable[..., Plan]
@@ -125,9 +125,9 @@ def test_lines_without_room_are_kept_for_the_verdict(run_directory: RunDirectory
     for line in (b"[1,0]<stdout>: fine\n", b"[1,1]<stderr>: error: no space left\n", b"words of the engine\n"):
         logs.feed(line)
     logs.close()
-    assert logs.engine_lines == [
-        f"output could not be kept in {run_directory.path}: No space left on device",
-        "localhost:1| error: no space left",
-        "words of the engine",
+    assert logs.engine_lines == ["words of the engine"]
+    assert logs.unkept == [
+        Unkept(None, f"output could not be kept in {run_directory.path}: No space left on device"),
+        Unkept(1, "error: no space left"),
     ]
     assert run_directory.log(0).read_text() == "fine\n"

@@ -9,9 +9,13 @@ from typing import Any, Callable, Dict, Optional, Sequence
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.launcher.show.display import details
+from ipulaunch.launcher.supervise.instance_logs import Unkept
 from ipulaunch.launcher.supervise.stall import Hang
 from ipulaunch.launcher.supervise.verdict import End, Verdict, judge
 from ipulaunch.topology.planning.plan import Plan
+
+FULL = Unkept(None, "output could not be kept in /full: No space left")
 
 
 @pytest.fixture()
@@ -63,7 +67,7 @@ def test_exit_0_without_a_record_is_no_success(run_directory: RunDirectory, plan
     assert "right:1" in verdict.headline
     assert "done.json" in verdict.headline
     assert "1 of 2" in verdict.headline
-    assert verdict.details == ("  | half way", f"log: {run_directory.log(1)}")
+    assert details(verdict) == ("  | half way", f"log: {run_directory.log(1)}")
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["workload", "program"])
@@ -77,29 +81,29 @@ def test_first_failure_is_the_earliest(
         run_directory.log(instance).write_text(f"log of {instance}\n")
     verdict = _judge(run_directory, plan, 1, ours=ours)
     assert verdict.headline == f"{first} failed first: ValueError: from {first[-1]}"
-    assert verdict.details[0] == f"  | log of {first[-1]}"
+    assert details(verdict)[0] == f"  | log of {first[-1]}"
 
 
 @pytest.mark.parametrize("code", [0, 1, 137])
 def test_record_of_an_error_decides_the_exit_code(code: int, run_directory: RunDirectory, plan: Plan) -> None:
     _error(run_directory, 0, type="DataError", exit_code=5, hint="look at the files")
     verdict = _judge(run_directory, plan, code)
-    assert (verdict.exit_code, verdict.details[0]) == (5, "hint: look at the files")
+    assert (verdict.exit_code, details(verdict)[0]) == (5, "hint: look at the files")
 
 
 def test_last_lines_of_the_log_are_shown(run_directory: RunDirectory, plan: Plan) -> None:
     _error(run_directory, 1)
     text = "".join(f"line {n} \xff {'x' * 100}\n" for n in range(5000))
     run_directory.log(1).write_bytes(text.encode("latin-1"))
-    details = _judge(run_directory, plan, 1).details
-    assert details[-2].startswith("  | line 4999 \ufffd")
-    assert details[-1] == f"log: {run_directory.log(1)}"
-    assert len(details) < 30
+    shown = details(_judge(run_directory, plan, 1))
+    assert shown[-2].startswith("  | line 4999 \ufffd")
+    assert shown[-1] == f"log: {run_directory.log(1)}"
+    assert len(shown) < 30
 
 
 def test_log_that_is_missing(run_directory: RunDirectory, plan: Plan) -> None:
     _error(run_directory, 0)
-    assert _judge(run_directory, plan, 1).details == (f"log: {run_directory.log(0)}",)
+    assert details(_judge(run_directory, plan, 1)) == (f"log: {run_directory.log(0)}",)
 
 
 @pytest.mark.parametrize("interrupted_code", [0, 1, -15])
@@ -176,7 +180,7 @@ def test_the_log_of_who_was_silent_is_shown(run_directory: RunDirectory, plan: P
         run_directory.log(instance).write_text(f"stacks of {instance}\n")
     verdict = _judge(run_directory, plan, -9, hung=Hang("no progress for 10 s: right:1 stopped", 1, "wait longer"))
     assert (verdict.exit_code, verdict.headline) == (7, "no progress for 10 s: right:1 stopped")
-    assert verdict.details == ("hint: wait longer", "  | stacks of 1", f"log: {run_directory.log(1)}")
+    assert details(verdict) == ("hint: wait longer", "  | stacks of 1", f"log: {run_directory.log(1)}")
 
 
 def test_only_the_engine_failed(run_directory: RunDirectory, plan: Plan) -> None:
@@ -184,14 +188,14 @@ def test_only_the_engine_failed(run_directory: RunDirectory, plan: Plan) -> None
         run_directory.done(instance).write_text("{}")
     verdict = _judge(run_directory, plan, 213, said=["", "There are not enough slots", "  "])
     assert (verdict.exit_code, verdict.headline) == (7, "the engine ended with exit code 213")
-    assert verdict.details == ("engine: There are not enough slots",)
+    assert details(verdict) == ("engine: There are not enough slots",)
 
 
 def test_an_engine_that_says_nothing_leads_to_the_instances(run_directory: RunDirectory, plan: Plan) -> None:
     run_directory.engine_log.touch()
     verdict = _judge(run_directory, plan, 9, ours=False)
     assert (verdict.exit_code, verdict.headline) == (7, "the engine ended with exit code 9")
-    assert verdict.details == (f"log: {run_directory.path}/instance-*/log.txt",)
+    assert details(verdict) == (f"log: {run_directory.path}/instance-*/log.txt",)
 
 
 def test_an_engine_that_was_killed_leads_to_an_instance_that_was_not_done(
@@ -202,7 +206,7 @@ def test_an_engine_that_was_killed_leads_to_an_instance_that_was_not_done(
     run_directory.log(1).write_text("epoch 1/2\n")
     verdict = _judge(run_directory, plan, -9)
     assert (verdict.exit_code, verdict.headline) == (7, "the engine was ended by SIGKILL")
-    assert verdict.details == ("  | epoch 1/2", f"log: {run_directory.log(1)}")
+    assert details(verdict) == ("  | epoch 1/2", f"log: {run_directory.log(1)}")
 
 
 def test_an_only_instance_is_not_named_by_the_engine(
@@ -213,12 +217,12 @@ def test_an_only_instance_is_not_named_by_the_engine(
     alone = make_plan(4, 1, hosts=("left",))
     verdict = _judge(run_directory, alone, 3, ours=False)
     assert (verdict.exit_code, verdict.headline) == (7, "left:0 failed first: it ended with exit code 3")
-    assert verdict.details[:2] == ("  | no such file", f"log: {run_directory.log(0)}")
+    assert details(verdict)[:2] == ("  | no such file", f"log: {run_directory.log(0)}")
     verdict = _judge(run_directory, alone, 3, ours=False, said=["There are not enough slots"])
     assert verdict.headline == "the engine ended with exit code 3"
 
 
-@pytest.mark.parametrize("unkept", [(), ("output could not be kept in /full: No space left", "localhost:0| boom")])
+@pytest.mark.parametrize("unkept", [(), (FULL, Unkept(0, "boom"))], ids=["kept", "unkept"])
 @pytest.mark.parametrize(
     ("code", "how"),
     [
@@ -228,12 +232,12 @@ def test_an_only_instance_is_not_named_by_the_engine(
     ],
 )
 def test_without_an_engine_the_process_is_instance_0(
-    code: int, how: str, unkept: Sequence[str], run_directory: RunDirectory, make_plan: Callable[..., Plan]
+    code: int, how: str, unkept: Sequence[Unkept], run_directory: RunDirectory, make_plan: Callable[..., Plan]
 ) -> None:
-    verdict = _judge(run_directory, make_plan(4, 1), code, said=unkept, is_direct=True)
+    verdict = _judge(run_directory, make_plan(4, 1), code, unkept=unkept, is_direct=True)
     assert (verdict.exit_code, verdict.headline) == (7, f"localhost:0 {how}")
-    assert set(unkept) <= set(verdict.details)
-    assert not any(line.startswith("engine") for line in verdict.details)
+    assert verdict.unkept_lines == ((FULL.line, "localhost:0| boom") if unkept else ())
+    assert not any(line.startswith("engine") for line in details(verdict))
 
 
 def test_engine_failed_and_an_instance_was_silent(run_directory: RunDirectory, plan: Plan) -> None:
@@ -295,7 +299,7 @@ def test_out_of_memory_is_told_by_the_last_words(
 
 def test_kill_by_nobody_has_a_likely_reason(run_directory: RunDirectory, plan: Plan) -> None:
     said = ["mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed)."]
-    assert "see dmesg" in _judge(run_directory, plan, 137, said=said).details[0]
+    assert "see dmesg" in details(_judge(run_directory, plan, 137, said=said))[0]
 
 
 def test_headline_is_one_line(run_directory: RunDirectory, plan: Plan) -> None:
@@ -310,9 +314,9 @@ def resuming(path: Path) -> str:
 @pytest.mark.parametrize("code", [0, 1, 137])
 def test_workload_can_be_resumed_even_without_a_checkpoint(code: int, run_directory: RunDirectory, plan: Plan) -> None:
     run_directory.job.touch()
-    assert _judge(run_directory, plan, code).details[-1] == resuming(run_directory.path)
+    assert details(_judge(run_directory, plan, code))[-1] == resuming(run_directory.path)
     (run_directory.path.parent / "job.json").touch()  # it was submitted: the run is what the job belongs to
-    assert _judge(run_directory, plan, code).details[-1] == resuming(run_directory.path.parent)
+    assert details(_judge(run_directory, plan, code))[-1] == resuming(run_directory.path.parent)
 
 
 @pytest.mark.parametrize(("code", "kept", "helps"), [(5, None, False), (6, None, False), (5, 4, True), (7, None, True)])
@@ -321,15 +325,16 @@ def test_resuming_is_offered_where_the_settings_may_be_right(
 ) -> None:
     run_directory.job.touch()
     _error(run_directory, 1, exit_code=code)
-    details = _judge(run_directory, plan, 1, kept=kept).details
-    assert (resuming(run_directory.path) in details) is helps
+    shown = details(_judge(run_directory, plan, 1, kept=kept))
+    assert (resuming(run_directory.path) in shown) is helps
 
 
 def test_output_that_could_not_be_kept_is_shown(run_directory: RunDirectory, plan: Plan) -> None:
-    said = ["output could not be kept in /run: No space left on device", "right:1| error: no space left", "left:0| x"]
-    said += ["   Process name: [prterun-vm-5347@1,1]", "   Exit code:    7"]
-    details = _judge(run_directory, plan, 7, said=said).details
-    assert details[:2] == (f"engine: {said[0]}", f"engine: {said[1]}") and f"engine: {said[2]}" not in details
+    unkept = [FULL, Unkept(1, "error: no space left"), Unkept(0, "x")]
+    said = ["   Process name: [prterun-vm-5347@1,1]", "   Exit code:    7"]
+    shown = details(_judge(run_directory, plan, 7, said=said, unkept=unkept))
+    assert shown == (FULL.line, "right:1| error: no space left", f"log: {run_directory.log(1)}")
+    assert details(_judge(run_directory, plan, 7, unkept=unkept))[:3] == (*shown[:2], "left:0| x")
 
 
 def test_engine_that_was_killed_is_told_by_its_signal(run_directory: RunDirectory, plan: Plan) -> None:
@@ -401,6 +406,6 @@ def test_hosts_are_named_where_nothing_else_tells_why_the_engine_failed(
     hosts = {"right": "does not answer (no route)"}
     verdict = _judge(run_directory, plan, 213, said=["ssh failed"], hosts=hosts)
     assert verdict.headline == "host right does not answer (no route); the engine ended with exit code 213"
-    assert "engine: ssh failed" in verdict.details
+    assert "engine: ssh failed" in details(verdict)
     _error(run_directory, 0, message="from 0")
     assert _judge(run_directory, plan, 213, hosts=hosts).headline == "left:0 failed first: ValueError: from 0"

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import pytest
 
 from ipulaunch.configs.errors import PlanError
+from ipulaunch.configs.messages import WARNING
 from ipulaunch.configs.pods import Catalogue, HostEntry
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology.machines import cpulist
@@ -189,15 +190,15 @@ def test_rejected_numbers_are_explained(wishes: Dict[str, Any], rejected: Dict[i
     ],
 )
 def test_soft_rule_warns(wishes: Dict[str, Any], warning: str, solved: Solve) -> None:
-    warnings = solved(**wishes).warnings
-    assert len(warnings) == 1
-    assert re.search(warning, warnings[0])
+    (message,) = solved(**wishes).messages
+    assert message.kind == WARNING
+    assert re.search(warning, message.text)
 
 
 def test_usual_plan_has_no_warning(solved: Solve) -> None:
-    assert solved().warnings == ()
-    assert solved("256", hosts=16, io_bound=True, min_cores_per_instance=4).warnings == ()
-    assert solved(hosts=2, is_rehearsal=True).warnings == ()
+    assert solved().messages == ()
+    assert solved("256", hosts=16, io_bound=True, min_cores_per_instance=4).messages == ()
+    assert solved(hosts=2, is_rehearsal=True).messages == ()
 
 
 @pytest.mark.parametrize(

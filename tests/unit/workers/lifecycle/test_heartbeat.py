@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import Staging
 from ipulaunch.workers.lifecycle.heartbeat import Heartbeat
 from ipulaunch.workers.lifecycle.records import Records
 
@@ -98,7 +99,7 @@ def test_the_progress_of_others_is_progress(
     heartbeat.last = long_ago = time.monotonic() - HOUR_S / 2
     while heartbeat.last == long_ago:
         assert time.monotonic() < deadline
-        others.event("staging")
+        others.event(Staging(1, 2))
         time.sleep(0.01)
     assert ends.empty()
     while ends.empty():  # the last event may be seen after the first time

@@ -2,39 +2,41 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Type
+from typing import Any, Dict, Type
 
 import pytest
 
 from ipulaunch.configs.errors import DataError, IpulaunchError, JobError, NotReadyError
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import CheckpointWritten, Loading, Log, Started, Update
 from ipulaunch.workers.lifecycle.records import Records
 
 
 def test_events_are_lines_with_their_times(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     records = Records(run, 3)
-    records.event("checkpoint", pid=1)
-    records.event("update", update=2)
+    records.event(CheckpointWritten("checkpoints/1", 1))
+    records.event(Update(2, 4.0, {"loss": 0.5}))
     records.done({})
     lines = [json.loads(line) for line in run.events(3).read_text().splitlines()]
-    assert [(line["event"], line.get("pid"), line.get("update")) for line in lines] == [
-        ("checkpoint", 1, None),
-        ("update", None, 2),
+    times = [line.pop("time_ns") for line in lines]
+    assert lines == [
+        {"event": "checkpoint", "path": "checkpoints/1", "update": 1},
+        {"event": "update", "update": 2, "samples_per_s": 4.0, "loss": 0.5},
     ]
-    assert lines[0]["time_ns"] <= lines[1]["time_ns"]
+    assert times[0] <= times[1]
 
 
 def test_every_instance_says_where_it_is_and_one_tells_of_the_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = {"host": "left", "pid": 7, "binding": {"cpus": "4-7"}, "tensorflow": "2.6.3", "python": "3.8.18"}
+    where: Dict[str, Any] = {"binding": {"cpus": "4-7"}, "tensorflow": "2.6.3", "python": "3.8.18"}
     for instance in (0, 1):
         records = Records(RunDirectory(tmp_path), instance)
-        records.event("started", place={"instance": instance, "instances": 2}, **where)
-        records.event("update", update=1, samples_per_s=2.0, loss=0.5)
-        records.event("log", epoch=1, epochs=2, update=3, samples_per_s=2.0, loss=0.25)
-        records.event("checkpoint", update=3, path="checkpoints/3")
+        records.event(Started("left", 7, place={"instance": instance, "instances": 2}, **where))
+        records.event(Update(1, 2.0, {"loss": 0.5}))
+        records.event(Log(2, 2.0, 3, 1, {"loss": 0.25}))
+        records.event(CheckpointWritten("checkpoints/3", 3))
         records.done({})
     assert capsys.readouterr().out.splitlines() == [
         "instance 0 of 2 on left: process 7, CPUs 4-7, TensorFlow 2.6.3, Python 3.8.18",
@@ -67,7 +69,7 @@ def test_any_other_error_is_a_failed_job(tmp_path: Path) -> None:
 def test_an_instance_of_an_earlier_attempt_writes_nothing_into_the_run(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     earlier = Records(run, 0)
-    earlier.event("update")
+    earlier.event(Loading())
     earlier.require_current()
     kept = run.attempts / "1" / "instance-000"
     kept.parent.mkdir(parents=True)
@@ -76,7 +78,7 @@ def test_an_instance_of_an_earlier_attempt_writes_nothing_into_the_run(tmp_path:
     later = Records(run, 0)
     with pytest.raises(JobError, match="another attempt"):
         earlier.require_current()
-    earlier.event("update")
+    earlier.event(Loading())
     earlier.error(ValueError("the others are gone"))
     assert later.are_current and not run.error(0).exists()
     later.done({})

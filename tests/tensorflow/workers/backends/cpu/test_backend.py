@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, List
 
 import numpy as np
@@ -21,8 +22,9 @@ from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.backends.cpu.draws import DrawPosition, PositionedDropout
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.models.build import build_model
-from ipulaunch.workers.models.measures import measures_of
+from ipulaunch.workers.models.measures import Measure, measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
+from ipulaunch.workers.models.precision import precision
 
 SETTINGS = CosmoflowSettings(
     data=CosmoflowData(side=8, n_train=24, n_valid=7),
@@ -97,6 +99,26 @@ def test_padding_weighs_nothing_in_an_update() -> None:
         weight.assign_sub(0.1 * gradient)
     for mine, theirs in zip(model.get_weights(), plain.get_weights()):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.core
+def test_gradients_of_16_bit_weights_have_32_bits_up_to_the_optimizer() -> None:
+    """Their sum has more digits than 16 bits hold, and without the loss scale they are below what 16 bits resolve."""
+    batch, size, scale = Batch(1, 2, 1), 2.0**-30, 2.0**14
+    settings = dataclasses.replace(SETTINGS, optimizer=Optimizer("adam", 0.1, loss_scaling=scale))
+    backend = CpuBackend(settings, plan_of(batch), 0, Alone())
+    with precision("16.16"):
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, input_shape=(1,))])
+    loss = Measure("loss", lambda targets, outputs: tf.reduce_sum(targets * tf.cast(outputs, tf.float32), axis=-1))
+    optimizer = make_optimizer(settings, batch, 1)
+    trained = backend.prepare(model, optimizer, (loss,), None)
+    gradients = tf.constant([[[2048 * size]], [[1 * size]]])  # of the two replicas
+    stream = tf.data.Dataset.from_tensor_slices((tf.ones([2, 1, 1], tf.float16), gradients))
+    trained.fit(Feed(stream), epochs=1, steps_per_epoch=1, callbacks=[])
+    (weight,) = model.trainable_variables
+    assert weight.dtype == tf.float16
+    taken = optimizer.get_slot(weight, "m").numpy() / 0.1
+    np.testing.assert_allclose(taken, [[1024.5 * size]], rtol=1e-6)
 
 
 @pytest.mark.core

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from fixtures.plans import ipu_backend, plan_of
 
-from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.configs.settings.device import Device
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
@@ -20,7 +20,7 @@ from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.networks.network import Network
-from ipulaunch.workers.backends.ipu.environment import engine_options
+from ipulaunch.workers.backends.ipu.environment import engine_options, flags
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
@@ -95,14 +95,14 @@ def test_replicas_draw_alike_unless_they_drop_units_and_a_resumed_training_draws
     backend, _ = placed_backend(f"device.stochastic_rounding={rounding}")
     device = backend.device
     device.begin_after(60)
-    device.begin_after(60)  # as it does already
+    device.begin_after(60)  # after a call that was taken back
     device.index = 1
     device.begin_after(61)
     device.begin_after(60)
     calls = read_calls(tmp_path / "calls.jsonl", 0)
     seeds = [given for name, given in calls if name.endswith("reset_ipu_seed")]
-    start, first, _, second = (given["seed"] for given in seeds)
-    assert start != first
+    start, first, again, _, second = (given["seed"] for given in seeds)
+    assert start != first == again
     assert (first == second) == (not drops)
     assert {given["experimental_identical_replicas"] for given in seeds} == {not drops}
 
@@ -288,6 +288,16 @@ def test_a_profile_goes_where_the_backend_is_told(
     wanted = {"autoReport.all": "true", "autoReport.directory": str(tmp_path / "there" / "profile")}
     assert seen == ([wanted] if is_asked else [])
     assert (tmp_path / "there" / "profile").is_dir() == is_asked
+
+
+@pytest.mark.parametrize("flag", ["--use_ipu_model", "--use_ipu_model=true"])
+def test_poprun_needs_hardware(flag: str, calls_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"TF_POPLAR_FLAGS": f"--max_compilation_threads=4 {flag}"}
+    assert flags(settings_of(), given) == {}  # of a process that poprun did not start
+    monkeypatch.setenv(*given.popitem())
+    with pytest.raises(NotReadyError, match="has --use_ipu_model, and under poprun the SDK runs on hardware") as caught:
+        calls_of()
+    assert caught.value.hint
 
 
 def test_engine_options_of_the_user_stay() -> None:

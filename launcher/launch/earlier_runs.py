@@ -1,0 +1,129 @@
+"""Runs that lie here already, and the one that a new run continues."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+from pathlib import Path
+from typing import Any, Iterable, List, Optional
+
+from ipulaunch.configs.errors import DataError, UsageError
+from ipulaunch.configs.messages import Message, note
+from ipulaunch.configs.runs.checkpoints import checkpoints_in, checkpoints_of
+from ipulaunch.configs.runs.directory import RUNS, RunDirectory, is_file, records_of
+from ipulaunch.configs.runs.job import job_of
+from ipulaunch.configs.settings.workloads import Resolved
+from ipulaunch.launcher.launch.same_network import is_same, require_same
+
+AUTO = "auto"
+FRESH_S = 30.0  # instances give a sign of life every second; a network disk may show it late
+
+
+def all_runs(runs_dir: Path) -> List[Path]:
+    """The runs of a directory, the newest first."""
+    try:
+        found = [path for path in runs_dir.iterdir() if is_file(RunDirectory(path).plan)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UsageError(f"{runs_dir} cannot be read: {error.strerror}") from error
+    return newest_first(found)
+
+
+def newest_first(runs: Iterable[Path]) -> List[Path]:
+    """Runs in the order in which they were planned last."""
+    return sorted(runs, key=lambda path: (started(path), path.name), reverse=True)
+
+
+def started(path: Path) -> float:
+    """When a run was planned last, to be started or submitted then; 0 where it is not known."""
+    return modified(RunDirectory(path).plan)
+
+
+def modified(path: Path) -> float:
+    """When a file was written last; 0 where there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def last_sign(run: RunDirectory) -> float:
+    """When an instance of a run gave its last sign of life; 0 where none has."""
+    return max(map(modified, run.path.glob("instance-*/heartbeat")), default=0.0)
+
+
+def with_resume(resolved: Resolved, *, elsewhere: bool = False) -> Resolved:
+    """The settings with the run to resume as a path; `auto` with no run to resume starts anew.
+
+    Refuses runs of another network, also those whose checkpoints are only to be evaluated; `auto` passes them over.
+    What runs `elsewhere`, in a Pod, has its runs on a volume: only a whole path means something there.
+    """
+    asked, evaluated = resolved.settings.training.resume, resolved.settings.training.checkpoint_input_dir
+    if elsewhere:
+        _require_whole_path(asked)
+        return resolved
+    if evaluated is not None:
+        _require_same_network(Path(evaluated), resolved)
+    if asked is None:
+        return resolved
+    found = newest_run(resolved.workload, resolved.settings) if asked == AUTO else _named(asked, resolved)
+    given = resolved.given if found else resolved.given - {"training.resume"}
+    training = dataclasses.replace(resolved.settings.training, resume=str(found.absolute()) if found else None)
+    return resolved._replace(settings=dataclasses.replace(resolved.settings, training=training), given=given)
+
+
+def _require_whole_path(asked: Optional[str]) -> None:
+    hint = "name the run on the volume: --resume /data/runs/NAME"
+    if asked == AUTO:
+        raise UsageError("--resume auto looks for runs here, and a Pod has its own", hint=hint)
+    if asked is not None and not Path(asked).is_absolute():
+        raise UsageError(f"--resume {asked} is relative to the directory here, which a Pod does not see", hint=hint)
+
+
+def about_resume(asked: Resolved, found: Resolved) -> List[Message]:
+    """Which run `--resume auto` continues: the one that with_resume() has found."""
+    if asked.settings.training.resume != AUTO:
+        return []
+    path = found.settings.training.resume
+    nothing = f"no run of {asked.workload} with this network has a checkpoint here; a new training starts"
+    return [note(f"--resume auto: {f'continues {path}' if path else nothing}")]
+
+
+def newest_run(workload: str, settings: Any = None) -> Optional[Path]:
+    """The newest run of a workload here that has written a checkpoint; whether it is whole, only a reader can tell.
+
+    With settings, the newest that has trained their network.
+    """
+
+    def can_be_meant(path: Path) -> bool:
+        run = records_of(path)
+        job = job_of(run)
+        if job is None or job.workload != workload or not checkpoints_in(checkpoints_of(run, job)):
+            return False
+        return settings is None or is_same(settings, job.settings)
+
+    return next(filter(can_be_meant, all_runs(Path(RUNS))), None)
+
+
+def _named(text: str, resolved: Resolved) -> Path:
+    """A run or a checkpoint by its path, or a run by its name; a run of another workload or network is refused."""
+    for path in (Path(text), Path(RUNS, text)):
+        if os.path.isdir(path):  # noqa: PTH112 - is_dir() raises on names that are too long
+            job = job_of(records_of(path))
+            if job is not None and job.workload != resolved.workload:
+                raise DataError(
+                    f"{path} is a run of {job.workload}, and cannot be continued by {resolved.workload}",
+                    hint=f"ipulaunch resume {shlex.quote(str(path))} continues it;"
+                    f" --resume auto finds the newest of {resolved.workload}",
+                )
+            _require_same_network(path, resolved)
+            return path
+    raise DataError(f"there is no run or checkpoint {text}", hint="name a run, or use --resume auto")
+
+
+def _require_same_network(path: Path, resolved: Resolved) -> None:
+    job = job_of(records_of(path))
+    if job is not None and job.workload == resolved.workload:
+        require_same(resolved.settings, job.settings, str(path))
