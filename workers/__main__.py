@@ -7,11 +7,9 @@ import os
 import platform
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import NoReturn, Optional
 
 from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, StoppedError
-from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import Started
 from ipulaunch.topology.planning.popdist import Place, read_place
 from ipulaunch.workers.arguments import job_of, read_arguments
@@ -42,7 +40,7 @@ def main() -> NoReturn:
 
         threads = threads.in_force()
         make_devices(job)
-        collective = join_instances(job.backend, place.instance, place.instances)
+        collective = join_instances(job, place.instance, place.instances)
         run, plan = start.launched or make_run(job, start.batch, place, start.binding, collective)
         records = records or show_life(run, place.instance, stall_timeout_s)
         backend = make_backend(job, plan, place.instance, collective)
@@ -60,7 +58,7 @@ def main() -> NoReturn:
         )
 
         from ipulaunch.workers.instance import make_instance
-        from ipulaunch.workers.work import run_instance
+        from ipulaunch.workers.run import run_instance
 
         instance = make_instance(job, plan, place.instance, backend, run, records, threads.data)
         try:
@@ -75,7 +73,7 @@ def main() -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - the edge of the program: whatever it was becomes a record
         with contextlib.suppress(OSError, MemoryError):  # nowhere to write it to; the log will have it
             if records is None and arguments.run_dir and place is not None:
-                records = Records(RunDirectory(Path(arguments.run_dir)), place.instance)
+                records = Records(arguments.run_dir, place.instance)
             if records is not None:
                 records.error(error)
         code = _report(error)
@@ -83,7 +81,7 @@ def main() -> NoReturn:
 
 
 def _report(error: BaseException) -> int:
-    if isinstance(error, StoppedError):  # which is no error
+    if isinstance(error, StoppedError):  # a stop is not an error
         print(error.message, file=sys.stderr)
         return error.exit_code
     if isinstance(error, IpulaunchError):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import List
 
+from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.paths import with_whole_paths
 from ipulaunch.configs.settings.tree import assignment
@@ -28,6 +30,7 @@ def read_arguments(argv: List[str]) -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="assignments")
     parser.add_argument(
         "--run-dir",
+        type=lambda text: RunDirectory(Path(text)),
         help="a run directory that the launcher has made: its plan.json and job.yaml decide everything;"
         " without it, instance 0 makes one",
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import WarningEvent
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.data_pipeline.sources.normalise import as_sent
 from ipulaunch.topology import Batch
@@ -17,7 +19,8 @@ from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 
 
-class Instance(NamedTuple):
+@dataclass(frozen=True)
+class Instance:
     """What every part of the work needs to know."""
 
     job: Job
@@ -38,14 +41,13 @@ class Instance(NamedTuple):
         return self.plan.batch
 
     @property
-    def replicas(self) -> range:
-        """Its replicas, among those of all instances."""
-        return self.plan.replicas_of(self.index)
-
-    @property
     def writes(self) -> bool:
         """Whether it writes what belongs to the run as a whole."""
         return self.index == 0
+
+    def warn(self, message: str) -> None:
+        """Record a warning."""
+        self.records.event(WarningEvent(message))
 
     def sent(self, stream: tf.data.Dataset) -> tf.data.Dataset:
         """A stream with its inputs as they leave the host."""

@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
 from ipulaunch.configs.runs.job import Job, to_yaml
@@ -15,8 +15,10 @@ from ipulaunch.topology.machines import hostlist, hosts, pods
 from ipulaunch.topology.planning.batch import Batch, make_batch
 from ipulaunch.topology.planning.plan import Placement, Plan, to_json
 from ipulaunch.topology.planning.popdist import Place
-from ipulaunch.workers.backends.collective import Collective, texts_of
 from ipulaunch.workers.lifecycle.binding import Binding
+
+if TYPE_CHECKING:
+    from ipulaunch.workers.backends.collective import Collective
 
 
 def batch_of(job: Job, replicas: int) -> Batch:
@@ -92,6 +94,9 @@ def make_run(
     job: Job, batch: Batch, place: Place, binding: Binding, collective: Collective
 ) -> Tuple[RunDirectory, Plan]:
     """The run directory of a pasted line, and its plan: instance 0 writes them, all use them."""
+    # Not before: NumPy has as many threads as the environment says when it is imported.
+    from ipulaunch.workers.backends.collective import texts_of
+
     plan = plan_of_pasted_line(job, batch, place, binding, lambda text: texts_of(collective, text))
     agree = collective.first
     run = RunDirectory(Path(agree(f"runs/{job.workload}-{time.strftime('%Y%m%d-%H%M%S')}")))

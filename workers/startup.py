@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import NotReadyError
@@ -31,9 +30,8 @@ class Start(NamedTuple):
     launched: Optional[Tuple[RunDirectory, Plan]]  # what the launcher has made; a pasted line makes it with the others
 
 
-def start_launched(run_dir: str, place: Place) -> Start:
+def start_launched(run: RunDirectory, place: Place) -> Start:
     """Start as the plan in a run directory says."""
-    run = RunDirectory(Path(run_dir))
     try:
         plan, job = from_json(read_text(run.plan)), from_yaml(read_text(run.job), str(run.job))
     except OSError as error:
@@ -52,7 +50,7 @@ def start_launched(run_dir: str, place: Place) -> Start:
 
 def start_pasted(job: Job, place: Place) -> Start:
     """Start with this job where no launcher has planned anything."""
-    on_ipus = job.backend == "ipu"
+    on_ipus = not job.is_rehearsal
     if on_ipus and not popdist.is_told(os.environ):
         place = place._replace(ipus_per_replica=ipus_needed(job.settings.pipeline))
     batch = batch_of(job, place.replicas)
@@ -64,6 +62,6 @@ def start_pasted(job: Job, place: Place) -> Start:
 def prepare_tensorflow(start: Start) -> Threads:
     """Set what TensorFlow reads from the environment when it is imported."""
     threads = size_pools(start.binding.cores, start.job, os.environ)
-    if start.job.backend == "ipu":
+    if not start.job.is_rehearsal:
         os.environ.update(flags(start.job.settings, os.environ))
     return threads

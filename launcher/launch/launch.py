@@ -15,7 +15,6 @@ from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.environment import about_secrets, refuse_secrets, variables_to_forward
 from ipulaunch.launcher.launch.needs import require_data, require_python
 from ipulaunch.launcher.launch.workload_planning import plan_workload
-from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.solver import Solution
 
 
@@ -51,14 +50,13 @@ def launch_planned(
     elif settings.data.is_unnamed:
         text = f"{workload} needs its images, and the command names none: give {settings.data.option}"
         solution = solution._replace(messages=(*solution.messages, warning(text)))
-    described = _described(resolved, solution.plan, engine) if run_dir is None else ["--run-dir", str(run_dir)]
-    worker = [*engine.worker(workload, options), *described]
+    worker = engine.worker(workload, options)
+    if run_dir is not None:  # which has the plan and the job
+        worker = [*worker, "--run-dir", str(run_dir)]
+    else:
+        is_small = ["--rehearsal"] if resolved.rehearsal else []
+        worker = [*worker, *engine.plan_words(solution.plan), *is_small, *set_options(resolved)]
     return _launch(engine, solution, options, worker, Job(workload, engine.backend, settings))
-
-
-def _described(resolved: Resolved, plan: Plan, engine: Engine) -> List[str]:
-    """What a printed line says in place of a run directory: its settings, and what the engine tells of the plan."""
-    return [*engine.plan_words(plan), *(["--rehearsal"] if resolved.rehearsal else []), *set_options(resolved)]
 
 
 def launch_again(solution: Solution, job: Job, options: LaunchOptions, engine: Engine, run_dir: Path) -> Launch:

@@ -21,9 +21,9 @@ from ipulaunch.workers.backends.collective import Collective, join
 from ipulaunch.workers.backends.interface import Backend
 
 
-def join_instances(backend: str, index: int, instances: int) -> Collective:
-    """Meet the other instances of a job on this backend."""
-    if backend == "ipu":
+def join_instances(job: Job, index: int, instances: int) -> Collective:
+    """Meet the other instances of a job."""
+    if not job.is_rehearsal:
         from ipulaunch.workers.backends.ipu.hosts import join_hosts
 
         return join_hosts(index, instances)

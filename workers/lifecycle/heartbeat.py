@@ -19,7 +19,7 @@ _LOOKS = 8  # at the others, in the time that a run may hang
 
 
 class Heartbeat:
-    """Touches a file every second, so that an instance that waits can be told from one that has stopped.
+    """Touches a file every second, so that the launcher can tell an instance that waits from one that has stopped.
 
     Dumps the Python stacks of all threads into the instance's log when `progress()` has not been called for long, and
     ends the instance where nobody else does: when no instance has made progress for longer than the launcher would
@@ -63,7 +63,7 @@ class Heartbeat:
             if not self.records.are_current:
                 self.end("the run continues without this instance: its directory was moved away")
                 return
-            with contextlib.suppress(OSError):  # the run directory is gone, which others will tell
+            with contextlib.suppress(OSError):  # the run directory is gone, which others report
                 os.utime(self.path)
             now = time.monotonic()
             if now - seen_at >= self.stall_timeout_s / _LOOKS:

@@ -49,6 +49,11 @@ def test_an_environment_that_contradicts_itself_is_said(tmp_path: Path, more: Li
     assert "4 replicas, 3 of them here" in done.stderr
 
 
+def test_nothing_that_reads_its_threads_from_the_environment_is_imported_before_they_are_set() -> None:
+    code = "import sys, ipulaunch.workers.__main__; sys.exit(not {'numpy', 'tensorflow'}.isdisjoint(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=LONGEST_S, check=False).returncode == 0
+
+
 def test_several_instances_without_mpi_are_said() -> None:
     code = "from ipulaunch.workers.backends.collective import join; join(0, 2)"
     environ = {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}

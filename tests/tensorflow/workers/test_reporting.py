@@ -27,11 +27,11 @@ from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.models.measures import Measure
+from ipulaunch.workers.run import run_instance
 from ipulaunch.workers.state.checkpoints import Checkpoint, found_in, load
 from ipulaunch.workers.state.keeper import Keeper
-from ipulaunch.workers.state.sweep import sweep_metrics
 from ipulaunch.workers.state.weights_and_biases import wandb_run
-from ipulaunch.workers.work import run_instance
+from ipulaunch.workers.validate import sweep_metrics
 
 pytestmark = pytest.mark.usefixtures("one_dense_layer")
 
@@ -158,7 +158,7 @@ def test_checkpoints_stay_where_validation_fails(
     def fail(*arguments: Any) -> Any:
         raise JobError("no validation")
 
-    monkeypatch.setattr("ipulaunch.workers.work.validate_run", fail)
+    monkeypatch.setattr("ipulaunch.workers.run.validate", fail)
     with pytest.raises(JobError):
         run_instance(instance_in(tmp_path, with_options(clean_dir=True)))
     assert len(found_in(tmp_path)) == 2

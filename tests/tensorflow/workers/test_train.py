@@ -28,17 +28,17 @@ from ipulaunch.configs.settings.images import ImageData, ImageModel, ImageSettin
 from ipulaunch.configs.settings.optimization import Optimizer, Schedule
 from ipulaunch.configs.settings.sections import Training
 from ipulaunch.topology import Batch
-from ipulaunch.workers import work
+from ipulaunch.workers import run as run_module
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.models.measures import measures_of
+from ipulaunch.workers.run import run_instance
 from ipulaunch.workers.state.checkpoints import Checkpoint, load
 from ipulaunch.workers.state.training_state import TrainingState
 from ipulaunch.workers.validate import judged
-from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("one_dense_layer")
 
@@ -410,14 +410,14 @@ def test_frequencies_that_do_not_divide_are_told(run: Callable[..., Run]) -> Non
 
 
 def test_sets_that_are_short_are_told(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    make = work.make_sources
+    make = run_module.make_sources
 
     def make_short(*arguments: Any, **more: Any) -> Any:
         sources = make(*arguments, **more)
         sources["train"].samples, sources["validation"].samples = 33, 10
         return sources
 
-    monkeypatch.setattr(work, "make_sources", make_short)
+    monkeypatch.setattr(run_module, "make_sources", make_short)
     found = run("run", num_epochs=1)
     assert warnings_of(found) == [
         "the training set has 33 samples, and --n-train is 35",

@@ -7,11 +7,14 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import tensorflow as tf
 
+from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.networks.splits import stage_ends
 from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.backends.cpu.draws import DrawPosition
 from ipulaunch.workers.backends.cpu.stages import Stages
 from ipulaunch.workers.backends.interface import Feed, Maker, Trace
+from ipulaunch.workers.models.build import stage_models
 from ipulaunch.workers.models.loss_scaling import LossScaling
 from ipulaunch.workers.models.measures import Measure
 
@@ -147,6 +150,23 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
 
     def _loss(self, targets: Any, weights: List[Any], outputs: Any) -> Any:
         return self.scaling.scaled(_mean(self.measures[0].of(targets, outputs), weights))
+
+
+def make_replicated(
+    model: tf.keras.Model,
+    measures: Sequence[Measure],
+    settings: Any,
+    plan: Plan,
+    index: int,
+    collective: Collective,
+    position: DrawPosition,
+) -> ReplicatedModel:
+    """A model in the stages of the settings, with their loss scaling."""
+    splits, optimizer = settings.pipeline.splits, settings.optimizer
+    ends = stage_ends(network_of(settings), splits) if splits else ()
+    stages = Stages(stage_models(model, ends), model.trainable_variables)
+    scaling = LossScaling(optimizer.loss_scaling, optimizer.auto_loss_scaling)
+    return ReplicatedModel(model, stages, measures, scaling, plan, index, collective, position)
 
 
 def _mean(values: Any, weights: List[Any]) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+import contextlib
+from typing import Any, Dict, Iterator
 
+from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.planning.ipu_refusals import ipus_needed
 from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.ipu.sdk import Sdk
+from ipulaunch.workers.backends.ipu.statistics import learnt_statistics
 
-# What is compiled for where no device is asked: Mk2, as the published application.
+# The IPU to compile for where none is attached: Mk2, as in the published application.
 _VERSION = "ipu2"
 # How far apart the seeds of two instances and of two updates lie.
 _INSTANCES_APART, _UPDATES_APART = 1_000_003, 7_919
@@ -17,8 +20,9 @@ _INSTANCES_APART, _UPDATES_APART = 1_000_003, 7_919
 class IpuDevice:
     """The device, configured for training; validation changes how it rounds."""
 
-    def __init__(self, sdk: Sdk, settings: Any, plan: Plan, index: int, *, is_placed: bool, draws_apart: bool) -> None:
-        self.sdk, self.settings, self.plan, self.index, self.draws_apart = sdk, settings, plan, index, draws_apart
+    def __init__(self, sdk: Sdk, settings: Any, plan: Plan, index: int, *, is_placed: bool) -> None:
+        self.sdk, self.settings, self.plan, self.index = sdk, settings, plan, index
+        self.draws_apart = network_of(settings).drops_units
         self.update = 0  # after which the training begins
         self.has_drawn = False  # since the random numbers began
         # Keras divides a loss by it; gradients are summed over all replicas, whether the strategy knows of them or not.
@@ -50,6 +54,12 @@ class IpuDevice:
             self.attach()
             self.strategy = ipu.ipu_strategy.IPUStrategy()
             self.replicas_in_sync = 1
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """Models are made inside it: only those can run on IPUs."""
+        with self.strategy.scope(), learnt_statistics():
+            yield
 
     @property
     def reduces_metrics(self) -> bool:

@@ -39,6 +39,6 @@ def engine_options(reports: Path, environ: Mapping[str, str]) -> Dict[str, str]:
     try:
         own = json.loads(given) if given else {}
     except ValueError as error:
-        raise SettingsError(f"{_ENGINE} is no JSON: {error}", hint="unset it, or leave --profile out") from error
+        raise SettingsError(f"{_ENGINE} is not JSON: {error}", hint="unset it, or leave --profile out") from error
     ours = {"autoReport.all": "true", "autoReport.directory": str(reports)}
     return {_ENGINE: json.dumps({**ours, **own})}

@@ -38,7 +38,7 @@ class OverHosts:
         return self._rows(data[:size].ljust(size))[0].decode()
 
     def _rows(self, data: bytes) -> List[bytes]:
-        """What each instance gave; all give as many bytes. Of none there is no table to sum."""
+        """What each instance gave; all give as many bytes. Without any bytes there is no table to sum."""
         if not data:
             return [data] * self.instances
         table = np.zeros((self.instances, len(data)), np.int32)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
 from ipulaunch.configs.settings.sections import Pipeline
 from ipulaunch.topology import Batch
+from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.networks.splits import stage_ends
+from ipulaunch.topology.planning.sdk_refusals import METRIC_REDUCTION
 from ipulaunch.workers.backends.ipu.device import stage_proportions
 from ipulaunch.workers.backends.ipu.feeds import fed_as, joined
 from ipulaunch.workers.backends.ipu.sdk import Sdk
@@ -61,6 +64,38 @@ class FusedNormalise(tf.keras.layers.Layer):  # type: ignore[misc]
         scales = [1 / value for value in self.std]
         values = self.normalise_image(pixels, channel_offsets=self.mean, channel_scales=scales, scale=1 / 255)
         return tf.cast(values[..., :3], self.compute_dtype)
+
+
+def shape_model(model: tf.keras.Model, settings: Any, batch: Batch, sdk: Sdk) -> Tuple[tf.keras.Model, Dict[str, int]]:
+    """The model as it trains on IPUs, accumulating or as a pipeline, and the stage of every layer."""
+    model = for_ipus(model, settings, sdk)
+    splits = settings.pipeline.splits
+    stages = stage_numbers(model, stage_ends(network_of(settings), splits) if splits else ())
+    if splits:
+        divide(model, stages, settings, batch.accumulation, sdk)
+    else:
+        accumulate(model, settings, batch, sdk)
+    set_feeds(model, settings)
+    _set_reduction(model, settings)
+    return model, stages
+
+
+def set_feeds(model: tf.keras.Model, settings: Any) -> None:
+    """Make the queues of a model as deep as the settings ask for."""
+    if settings.device.prefetch_depth is not None:
+        model.set_infeed_queue_options(prefetch_depth=settings.device.prefetch_depth)
+    if settings.device.outfeed_depth is not None:
+        model.set_outfeed_queue_options(buffer_depth=settings.device.outfeed_depth)
+
+
+def _set_reduction(model: tf.keras.Model, settings: Any) -> None:
+    """Where asked, reduce what is logged on the device in each step; PopDist's Keras does so once in a call."""
+    if not settings.device.accelerator_side_reduction:
+        return
+    if hasattr(model, "set_replication_options"):
+        model.set_replication_options(replicated_metric_reduction_method="MEAN")
+    else:
+        raise METRIC_REDUCTION.missing()
 
 
 def stage_numbers(model: tf.keras.Model, ends: Sequence[str]) -> Dict[str, int]:

@@ -34,8 +34,8 @@ from ipulaunch.workers.backends.cpu.backend import CpuBackend  # noqa: E402
 from ipulaunch.workers.instance import Instance  # noqa: E402
 from ipulaunch.workers.lifecycle.records import Records  # noqa: E402
 from ipulaunch.workers.lifecycle.stopping import StopRequest  # noqa: E402
+from ipulaunch.workers.run import run_instance  # noqa: E402
 from ipulaunch.workers.state import checkpoints  # noqa: E402
-from ipulaunch.workers.work import run_instance  # noqa: E402
 
 UPDATES = 200
 KILLS = 20

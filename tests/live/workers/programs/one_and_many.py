@@ -76,7 +76,7 @@ from ipulaunch.workers.lifecycle.stopping import StopRequest  # noqa: E402
 from ipulaunch.workers.models import build  # noqa: E402
 from ipulaunch.workers.models.measures import Measure  # noqa: E402
 from ipulaunch.workers.models.optimizers import make_optimizer  # noqa: E402
-from ipulaunch.workers.work import run_instance  # noqa: E402
+from ipulaunch.workers.run import run_instance  # noqa: E402
 
 
 class Group:
@@ -120,15 +120,9 @@ class Group:
         loss = Measure("loss", lambda targets, outputs: tf.reduce_mean(tf.square(outputs - targets), axis=-1))
         trained = backend.prepare(model, make_optimizer(settings, batch, 1), [loss], None)
         stream = training_stream(
-            source,
-            batch,
-            backend.replicas,
-            shuffle=Shuffle(0),
-            updates=range(1),
-            by_replica=True,
-            threads=1,
+            source, batch, backend.replicas, shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=1,
             remainder=remainder,
-        )
+        )  # fmt: skip
         trained.fit(Feed(stream), epochs=1, steps_per_epoch=1, callbacks=[])
         return float(model.get_weights()[0][0, 0])
 

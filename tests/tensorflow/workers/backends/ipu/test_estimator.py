@@ -22,7 +22,7 @@ from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
-from ipulaunch.workers.work import run_instance
+from ipulaunch.workers.run import run_instance
 
 if not hasattr(tf, "estimator"):
     pytest.skip("this TensorFlow has no Estimators", allow_module_level=True)

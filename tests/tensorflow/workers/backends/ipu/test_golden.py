@@ -56,7 +56,7 @@ def test_the_published_preset_makes_these_calls(prepared: Any, read_calls: Any, 
     # Validation begins so; its 50,000 images need not run for that.
     backend.device.round_as(backend.device.no_rounding)
     specs = (None, tf.TensorSpec((16,), tf.int32), tf.TensorSpec((16,), tf.float32))
-    backend._validator(training, specs, 784, 16)
+    training._validator(specs, 784, 16)
     found = lines_of(read_calls(tmp_path / "calls.jsonl", 0))
     if os.environ.get("REFRESH_GOLDEN"):
         GOLDEN.write_text("\n".join(found) + "\n", encoding="utf-8")

@@ -32,8 +32,8 @@ from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.models.measures import Measure
 from ipulaunch.workers.models.optimizers import make_optimizer
+from ipulaunch.workers.run import run_instance
 from ipulaunch.workers.state.checkpoints import load
-from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("smooth")
 Install = Callable[..., Place]

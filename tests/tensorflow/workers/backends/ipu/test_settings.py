@@ -256,9 +256,9 @@ def test_instances_and_repeatable_runs_lay_workers_out_alike(
 
 
 def test_the_outfeed_of_validation_is_as_deep(placed_backend: Any, read_calls: Any, tmp_path: Path) -> None:
-    backend, training = placed_backend("device.outfeed_depth=4")
+    _, training = placed_backend("device.outfeed_depth=4")
     specs = (None, tf.TensorSpec((1,), tf.int32), tf.TensorSpec((1,), tf.float32))
-    backend._validator(training, specs, 1, 1)
+    training._validator(specs, 1, 1)
     found = read_calls(tmp_path / "calls.jsonl", 0)
     assert found.count(("Model.set_outfeed_queue_options", {"kwargs": {"buffer_depth": 4}})) == 2
 
@@ -307,7 +307,7 @@ def test_engine_options_of_the_user_stay() -> None:
         "autoReport.directory": "reports",
         "target.hostSyncTimeout": "900",
     }
-    with pytest.raises(SettingsError, match="POPLAR_ENGINE_OPTIONS is no JSON"):
+    with pytest.raises(SettingsError, match="POPLAR_ENGINE_OPTIONS is not JSON"):
         engine_options(Path("reports"), {"POPLAR_ENGINE_OPTIONS": "autoReport.all=true"})
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.workers.feeds import tracing
 from ipulaunch.workers.lifecycle.records import Records
-from ipulaunch.workers.lifecycle.tracing import tracing
 
 HEAD = "epoch,update,step,replica,sample"
 

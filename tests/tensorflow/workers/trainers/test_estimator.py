@@ -20,11 +20,11 @@ from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology.planning.batch import make_batch
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
-from ipulaunch.workers.estimators import running
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
-from ipulaunch.workers.work import run_instance
+from ipulaunch.workers.run import run_instance
+from ipulaunch.workers.trainers import estimator
 
 pytestmark = pytest.mark.usefixtures("smooth")
 needs_estimators = pytest.mark.skipif(not hasattr(tf, "estimator"), reason="this TensorFlow has no Estimators")
@@ -251,7 +251,7 @@ def test_what_a_global_batch_makes_of_the_accumulation_is_refused_too(run: Run) 
 
 def test_without_estimators_the_reason_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     if hasattr(tf, "estimator"):
-        monkeypatch.setattr(running, "tf", SimpleNamespace(__version__="2.21.0"))
+        monkeypatch.setattr(estimator, "tf", SimpleNamespace(__version__="2.21.0"))
     with pytest.raises(NotReadyError, match=r"has no Estimators any more: 2\.15 was the last") as caught:
         run("none", "estimator")
     assert caught.value.exit_code == 4 and "--api keras" in caught.value.hint
