@@ -12,9 +12,9 @@ from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.directory import RUNS, records_of
 from ipulaunch.configs.text import counted, some
-from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import OK, WARNING, Check
-from ipulaunch.launcher.doctor.world import World
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.launcher.runs.earlier_runs import all_runs, newest_first
 from ipulaunch.launcher.runs.states import FRESH_S, last_sign
 from ipulaunch.launcher.supervise.endings import attempt_of, read_endings
@@ -46,36 +46,36 @@ class Process(NamedTuple):
         return any(Path(word).name in _LAUNCHERS for word in self.words[:3])
 
 
-def check_leftovers(case: Case, world: World) -> List[Check]:
+def check_leftovers(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     """Five kinds, each with how to be rid of it."""
-    processes = read_processes(world)
-    runs = _runs(case, processes)
+    processes = read_processes(environment)
+    runs = _runs(diagnosis, processes)
     return [
-        _orphans(processes, world),
-        _half_written(case, runs),
+        _orphans(processes, environment),
+        _half_written(diagnosis, runs),
         _endless(runs),
-        _memory(processes, world),
-        _sessions(world),
+        _memory(processes, environment),
+        _sessions(environment),
     ]
 
 
-def read_processes(world: World) -> Dict[int, Process]:
+def read_processes(environment: Environment) -> Dict[int, Process]:
     """Every process that the kernel shows."""
     found: Dict[int, Process] = {}
     try:
-        entries = [entry.name for entry in (world.root / "proc").iterdir() if entry.name.isdecimal()]
+        entries = [entry.name for entry in (environment.root / "proc").iterdir() if entry.name.isdecimal()]
     except OSError:
         return {}
     for entry in entries:
-        status, words = world.read(f"proc/{entry}/status"), world.read(f"proc/{entry}/cmdline")
+        status, words = environment.read(f"proc/{entry}/status"), environment.read(f"proc/{entry}/cmdline")
         parent, user = (re.search(rf"^{name}:\s*(\d+)", status, re.MULTILINE) for name in ("PPid", "Uid"))
         if parent and user and words:  # else it has ended, or belongs to the kernel
             found[int(entry)] = Process(int(entry), int(parent[1]), user[1], tuple(words.rstrip("\0").split("\0")))
     return found
 
 
-def _orphans(processes: Dict[int, Process], world: World) -> Check:
-    user = _user(world)
+def _orphans(processes: Dict[int, Process], environment: Environment) -> Check:
+    user = _user(environment)
     lost = sorted(
         process.pid
         for process in processes.values()
@@ -97,11 +97,11 @@ def _is_led(process: Process, processes: Dict[int, Process]) -> bool:
     return False
 
 
-def _runs(case: Case, processes: Dict[int, Process]) -> List[Path]:
+def _runs(diagnosis: Diagnosis, processes: Dict[int, Process]) -> List[Path]:
     """The newest runs that nothing works on any more."""
     busy = {word for process in processes.values() for word in process.words}
     found: Set[Path] = set()
-    for base in {case.directory / RUNS, case.runs}:
+    for base in {diagnosis.directory / RUNS, diagnosis.runs}:
         with contextlib.suppress(UsageError):
             found.update(path.absolute() for path in all_runs(base))
     return [path for path in newest_first(found)[:_MOST_RUNS] if _is_left(path, busy)]
@@ -114,9 +114,9 @@ def _is_left(path: Path, busy: Set[str]) -> bool:
     return run.job.is_file() and not waits and str(run.path) not in busy and time.time() - last_sign(run) >= FRESH_S
 
 
-def _half_written(case: Case, runs: List[Path]) -> Check:
+def _half_written(diagnosis: Diagnosis, runs: List[Path]) -> Check:
     places = [records_of(run).checkpoints for run in runs]
-    places += [place.path for place in case.writes if place.name == "checkpoints"]
+    places += [place.path for place in diagnosis.writes if place.name == "checkpoints"]
     left = [path for place in places for path in sorted(place.glob(".update-*"))]
     if not left:
         return Check(GROUP, "checkpoints", OK, "none half written")
@@ -145,13 +145,13 @@ def _has_ended(path: Path) -> bool:
     return bool(instances) and all((instance / "done.json").is_file() for instance in instances)
 
 
-def _memory(processes: Dict[int, Process], world: World) -> Check:
+def _memory(processes: Dict[int, Process], environment: Environment) -> Check:
     """A launcher that was killed could not remove what its instances shared."""
-    user = _user(world)
+    user = _user(environment)
     mine = [process.pid for process in processes.values() if process.user == user]
-    mapped = "\n".join(world.read(f"proc/{pid}/maps") for pid in mine)
+    mapped = "\n".join(environment.read(f"proc/{pid}/maps") for pid in mine)
     left, size = [], 0
-    for path in sorted((world.root / "dev" / "shm").glob("sm_segment.*")):  # as Open MPI 5 names them
+    for path in sorted((environment.root / "dev" / "shm").glob("sm_segment.*")):  # as Open MPI 5 names them
         with contextlib.suppress(OSError):
             about = path.stat()
             if str(about.st_uid) == user and f"/dev/shm/{path.name}" not in mapped:
@@ -163,17 +163,17 @@ def _memory(processes: Dict[int, Process], world: World) -> Check:
     return Check(GROUP, "memory", WARNING, found, "while no run of yours is on here: rm /dev/shm/sm_segment.*")
 
 
-def _sessions(world: World) -> Check:
-    base = place_of_sessions(world.environ)
-    left = left_sessions(world.root / base.relative_to(base.anchor))
+def _sessions(environment: Environment) -> Check:
+    base = place_of_sessions(environment.environ)
+    left = left_sessions(environment.root / base.relative_to(base.anchor))
     if not left:
         return Check(GROUP, "sessions", OK, "none of a launcher of yours that was killed")
     found = f"{counted(len(left), 'session')} whose launcher was killed: {some([str(path) for path in left])}"
     return Check(GROUP, "sessions", WARNING, found, f"the next run removes {_it(left)}; so does rm -r")
 
 
-def _user(world: World) -> str:
-    match = re.search(r"^Uid:\s*(\d+)", world.read("proc/self/status"), re.MULTILINE)
+def _user(environment: Environment) -> str:
+    match = re.search(r"^Uid:\s*(\d+)", environment.read("proc/self/status"), re.MULTILINE)
     return match[1] if match else ""
 
 

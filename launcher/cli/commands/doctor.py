@@ -27,11 +27,11 @@ from ipulaunch.launcher.cli.options import (
     where_options,
 )
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
-from ipulaunch.launcher.doctor.case import VIPU_PORT, Case, Place, Vipu, with_places
 from ipulaunch.launcher.doctor.check import BOTH, DIRECT, OPENMPI, POPRUN
-from ipulaunch.launcher.doctor.diagnosis import diagnose
+from ipulaunch.launcher.doctor.diagnosis import VIPU_PORT, Diagnosis, Place, Vipu, with_places
+from ipulaunch.launcher.doctor.environment import this_machine
+from ipulaunch.launcher.doctor.examinations import diagnose
 from ipulaunch.launcher.doctor.report import MOST, as_data, as_text, can_run, lacks
-from ipulaunch.launcher.doctor.world import this_machine
 from ipulaunch.launcher.launch.launch import launch_planned, launch_program
 from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions, choose_engine, silent_rehearsal
 from ipulaunch.launcher.launch.planning import PROGRAM, named_hosts, plan_for, plan_program, plan_workload
@@ -89,17 +89,17 @@ def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any
     if _names_a_workload(click.get_current_context()):
         return
     options = launch_options_from(values)
-    case = _case(options, run_dir)
+    diagnosis = _diagnosis(options, run_dir)
     if options.pod is not None or options.ipus is not None:
         engine = _engine(options.engine)
         plan = plan_for("any workload", options, engine, Launch(), Training(), {}).plan
-        case = _planned(case, plan, engine, options.engine is not None)
+        diagnosis = _planned(diagnosis, plan, engine, options.engine is not None)
     elif options.host_layout or options.ilds or options.oversubscribe:
         raise UsageError("a plan is described, and no system is named", hint="give --pod 16, or a workload")
     else:
         name = POPRUN if options.engine == DIRECT else options.engine
-        case = case._replace(engines=(name,) if name else BOTH, hosts=named_hosts(options))
-    _show(case, as_json, verbose)
+        diagnosis = diagnosis._replace(engines=(name,) if name else BOTH, hosts=named_hosts(options))
+    _show(diagnosis, as_json, verbose)
 
 
 def _names_a_workload(ctx: click.Context) -> bool:
@@ -126,10 +126,10 @@ def _doctor_workload(workload: str) -> click.Command:
         solution = plan_workload(resolved, options, engine)
         with contextlib.suppress(NotReadyError):  # what is not ready is found below
             launch_planned(solution, resolved, options, engine, None)
-        case = _planned(_case(options, run_dir), solution.plan, engine, chosen is not None)
+        diagnosis = _planned(_diagnosis(options, run_dir), solution.plan, engine, chosen is not None)
         if resolved.settings.device.compile_only:  # poprun is not told of the controller then
-            case = case._replace(vipu=None)
-        _show(with_places(case, workload, resolved.settings), as_json, verbose)
+            diagnosis = diagnosis._replace(vipu=None)
+        _show(with_places(diagnosis, workload, resolved.settings), as_json, verbose)
 
     return doctor
 
@@ -147,8 +147,8 @@ def _doctor_program(verbose: bool, as_json: bool, run_dir: Optional[Path], **val
     solution = plan_program(options, engine, settings)
     with contextlib.suppress(NotReadyError):
         launch_program(solution, (PROGRAM,), options, engine)
-    case = _planned(_case(options, run_dir), solution.plan, engine, options.engine is not None)
-    _show(case._replace(is_own_program=True), as_json, verbose)
+    diagnosis = _planned(_diagnosis(options, run_dir), solution.plan, engine, options.engine is not None)
+    _show(diagnosis._replace(is_own_program=True), as_json, verbose)
 
 
 def _engine(chosen: Optional[str]) -> Engine:
@@ -157,9 +157,9 @@ def _engine(chosen: Optional[str]) -> Engine:
     return choose_engine(POPRUN, dry_run=False) if silent_rehearsal(engine, chosen) else engine
 
 
-def _case(options: LaunchOptions, run_dir: Optional[Path]) -> Case:
+def _diagnosis(options: LaunchOptions, run_dir: Optional[Path]) -> Diagnosis:
     """What the options say, before there is a plan."""
-    return Case(
+    return Diagnosis(
         python=options.python or sys.executable,
         run_dir=None if run_dir is None else run_dir.absolute(),
         vipu=_vipu(options.poprun),
@@ -169,11 +169,11 @@ def _case(options: LaunchOptions, run_dir: Optional[Path]) -> Case:
     )
 
 
-def _planned(case: Case, plan: Plan, engine: Engine, is_chosen: bool) -> Case:
+def _planned(diagnosis: Diagnosis, plan: Plan, engine: Engine, is_chosen: bool) -> Diagnosis:
     name = OPENMPI if engine.name == OPENMPI else POPRUN  # one process without poprun needs the same SDK
     engines: Tuple[str, ...] = (name,) if is_chosen else BOTH
     hosts = () if plan.hosts == ("localhost",) else plan.hosts
-    return case._replace(plan=plan, engine=name, engines=engines, hosts=hosts)
+    return diagnosis._replace(plan=plan, engine=name, engines=engines, hosts=hosts)
 
 
 def _cache(poprun: Any) -> Tuple[Place, ...]:
@@ -189,16 +189,16 @@ def _vipu(poprun: Any) -> Optional[Vipu]:
     return Vipu(host, port, partition, may_create=bool(poprun.get("update_partition")))
 
 
-def _show(case: Case, as_json: bool, verbose: bool) -> None:
-    checks = diagnose(case, this_machine())
+def _show(diagnosis: Diagnosis, as_json: bool, verbose: bool) -> None:
+    checks = diagnose(diagnosis, this_machine())
     if as_json:
-        click.echo(json.dumps(as_data(case, checks), indent=1))
+        click.echo(json.dumps(as_data(diagnosis, checks), indent=1))
     else:
         encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-        text = as_text(case, checks, encoding, verbose).encode(encoding, "backslashreplace").decode(encoding)
+        text = as_text(diagnosis, checks, encoding, verbose).encode(encoding, "backslashreplace").decode(encoding)
         click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
-    if can_run(case, checks) is False:
-        missing = some(lacks(str(case.engine), checks), MOST)
-        instead = "" if case.engine == OPENMPI else "; --engine openmpi rehearses on CPUs"
-        message = f"this cannot run here with {case.name_of(str(case.engine))}; missing: {missing}"
+    if can_run(diagnosis, checks) is False:
+        missing = some(lacks(str(diagnosis.engine), checks), MOST)
+        instead = "" if diagnosis.engine == OPENMPI else "; --engine openmpi rehearses on CPUs"
+        message = f"this cannot run here with {diagnosis.name_of(str(diagnosis.engine))}; missing: {missing}"
         raise NotReadyError(message, hint=f"the report has the fixes{instead}")
