@@ -16,6 +16,7 @@ from typing import Callable, Collection, Counter, Iterator, List, Sequence, Tupl
 import crc32c
 
 from ipulaunch.configs.errors import DataError, NotReadyError
+from ipulaunch.configs.runs.directory import made_whole, temporary_beside
 
 _BLOCK = 1 << 22
 _SPARE = 0.02  # of the disk, left free for everybody else
@@ -112,10 +113,10 @@ def _demand(pairs: Sequence[Tuple[Path, Path]], target: Path, others: Collection
 
 
 def _copy(path: Path, place: Path) -> int:
-    temporary = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("rb") as source, temporary.open("wb") as target:
+        # The copy is locked until it has its name, so that nobody takes it for a leftover.
+        with path.open("rb") as source, temporary_beside(place).open("wb") as target, made_whole(place) as temporary:
             with contextlib.suppress(OSError):  # where there are no locks, leftovers stay
                 fcntl.flock(target, fcntl.LOCK_EX)
             size = crc = 0
@@ -128,13 +129,9 @@ def _copy(path: Path, place: Path) -> int:
                 raise DataError(f"the copy of {path} in {place.parent} differs from it", hint="check that disk")
             status = path.stat()
             os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
-            temporary.replace(place)
         return size
     except OSError as error:
         raise DataError(f"{path} cannot be staged to {place.parent}: {error.strerror}") from error
-    finally:
-        with contextlib.suppress(OSError):  # it is in its place, or was never made
-            temporary.unlink()
 
 
 def _checksum(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""The run directory: where the plan, the job, the records and the checkpoints of one run lie."""
+"""The run directory: where the plan, the job, the records and the checkpoints of a run are."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Union
 
 from ipulaunch.configs.errors import NotReadyError
 
-RUNS = "runs"  # where runs lie when no other place is named
-INSIDE = "run"  # where a job keeps its records, in the directory that it was submitted with
+RUNS = "runs"  # where runs are, unless the user names another place
+INSIDE = "run"  # where a submitted job keeps its records, in the directory of its submission
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The paths of one run; nothing is made before someone writes."""
+    """The paths of one run. It makes nothing by itself."""
 
     path: Path
 
@@ -65,12 +65,12 @@ class RunDirectory:
 
     @property
     def cancel(self) -> Path:
-        """Its presence says that who asks the run to stop does not want it to be started again."""
+        """Its presence asks that nobody starts the run again once it has stopped."""
         return self.path / "cancel"
 
     @property
     def launcher(self) -> Path:
-        """Held by the launcher that works on the run."""
+        """The launcher that works on the run locks this file."""
         return self.path / "launcher.json"
 
     @property
@@ -85,7 +85,7 @@ class RunDirectory:
 
     @property
     def attempts(self) -> Path:
-        """What earlier attempts of the run have left."""
+        """The records of earlier attempts at the run."""
         return self.path / "attempts"
 
     @property
@@ -125,7 +125,7 @@ class RunDirectory:
 
 @contextlib.contextmanager
 def writable(run: RunDirectory, hint: str = "") -> Iterator[None]:
-    """Inside, what cannot be written into the run, on a full disk say, is for the user to mend."""
+    """Turn a failure to write into the run, on a full disk say, into an error that tells the user what to do."""
     try:
         yield
     except OSError as error:
@@ -137,32 +137,43 @@ def writable(run: RunDirectory, hint: str = "") -> Iterator[None]:
 
 
 def records_of(path: Path) -> RunDirectory:
-    """Where the records of a run lie: a job makes the run directory inside the one that it was submitted with."""
+    """Where the records of a run are: a submitted job makes the run directory inside the one of its submission."""
     inside = RunDirectory(path / INSIDE)
     return inside if is_file(inside.plan) else RunDirectory(path)
 
 
 def whole_run(path: Path) -> Path:
-    """The directory of a run, also where that of its records is given: a job makes it inside."""
+    """The directory of a run, also for the directory inside it that has its records."""
     outside = path.absolute().parent
     return outside if path.name == INSIDE and is_file(RunDirectory(outside).submitted) else path
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file that we may see; Path.is_file() raises on what others keep to themselves."""
+    """Whether there is a file that we may see. Path.is_file() raises for files in directories that are closed to us."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, data: Union[str, bytes]) -> None:
     """Write a file so that a reader sees all of it or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with made_whole(path) as temporary, temporary.open("wb") as file:
+        file.write(data.encode("utf-8") if isinstance(data, str) else data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def made_whole(path: Path) -> Iterator[Path]:
+    """Gives another name to write a file under, which becomes `path` at the end; a failure leaves nothing there."""
+    temporary = temporary_beside(path)
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
         temporary.replace(path)
-    except OSError:  # a full disk, say
+    except BaseException:  # a full disk, say
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def temporary_beside(path: Path) -> Path:
+    """Where this process writes, or removes, what others must not see in parts: a hidden name on the same disk."""
+    return path.with_name(f".{path.name}.{os.getpid()}")

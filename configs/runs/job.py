@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import yaml
@@ -15,13 +14,20 @@ from ipulaunch.configs.settings.schema import build, leaves, plain, plain_value,
 from ipulaunch.configs.settings.tree import Given, assignment, parse_yaml
 from ipulaunch.configs.settings.workloads import Resolved, schema_of
 
+BACKENDS = IPU, CPU = ("ipu", "cpu")
+
 
 class Job(NamedTuple):
     """What the instances of a run do: the workload and its settings, on which backend."""
 
     workload: str
-    backend: str  # "ipu" or "cpu"
+    backend: str  # one of BACKENDS
     settings: Any
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether the job runs on CPUs."""
+        return self.backend == CPU
 
 
 def to_yaml(job: Job) -> str:
@@ -39,7 +45,7 @@ def from_yaml(text: str, name: str) -> Job:
         raise SettingsError(f"{name} is not a job: it needs workload, backend and settings")
     for key in sorted(set(tree) - {"workload", "backend", "settings"}):
         raise SettingsError(f"{name}: {key} is not part of a job")
-    if backend.value not in ("ipu", "cpu"):
+    if backend.value not in BACKENDS:
         raise SettingsError(f"{backend.origin}: the backend is {backend.value!r}, expected ipu or cpu")
     return Job(str(workload.value), str(backend.value), build(schema_of(str(workload.value)), settings, {}))
 
@@ -50,13 +56,6 @@ def job_of(run: RunDirectory) -> Optional[Job]:
         return from_yaml(read_text(run.job), str(run.job))
     except (OSError, IpulaunchError):
         return None
-
-
-def checkpoints_of(run: RunDirectory) -> Path:
-    """Where the checkpoints of a run are: in its directory, unless its job says another place."""
-    job = job_of(run)
-    elsewhere = job.settings.training.checkpoint_output_dir if job else None
-    return Path(elsewhere) if elsewhere else run.checkpoints
 
 
 def set_options(resolved: Resolved) -> List[str]:

@@ -1,4 +1,4 @@
-"""What is secret, told by its name: which variables, and how their values are kept out of files and instances."""
+"""Secrets: which variables hold one, by their names, and how their values stay out of files and instances."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import functools
 import re
 from typing import Collection, Dict, List, Mapping, Tuple
 
-# Tokens of a language model, tokenizers and authors are no secrets.
+# Tokens of a language model, tokenizers and authors are not secrets.
 _SECRET = (
     r"(?i)(secret|token(?!s|i[sz])|passw|passphrase|api[-_]?key|private[-_]?key|access[-_]?key|credential"
     r"|cookie|webhook|(?<![a-z])creds?(?![a-z])"
     r"|auth(?!ors?(?![a-z])))"
 )
-# Last words that mean a secret, unless what is before them says that they do not.
+# Names that end so hold a secret, unless the words before say otherwise.
 _SECRET_AT_THE_END = r"(?i)[a-z0-9]([-_](pwd|pat|key)|[-_]?tokens)$"
 _COUNTS_AND_LOOKUPS = (
     r"(?i)(?<![a-z])((max|min|num|n|new|total)[-_]?tokens|(public|primary|foreign|sort|cache)[-_]key"
@@ -32,12 +32,12 @@ def is_secret(name: str) -> bool:
 
 
 def withheld(environ: Mapping[str, str], named: Collection[str]) -> List[str]:
-    """The variables that instances do not get: secrets that nobody has named, and that mpirun can do without."""
+    """The variables that instances do not get: secrets that the user has not named and mpirun does not need."""
     return sorted(name for name in environ if is_secret(name) and name not in (*named, *_FOR_MPIRUN))
 
 
 def without_secrets(environ: Mapping[str, str], named: Collection[str]) -> Dict[str, str]:
-    """The environment that the instances begin with, the same on this host as on others."""
+    """The environment of the instances, the same on this host as on others."""
     away = set(withheld(environ, named))
     return {name: value for name, value in environ.items() if name not in away}
 

@@ -14,7 +14,7 @@ _LONGEST_NUMBER = 40  # digits; before Python 3.11 a million of them take minute
 
 
 def read_text(path: Path, most: int = MOST) -> str:
-    """The text of a small file. What is larger is an OSError, and so is a device or a pipe, which may have no end."""
+    """The text of a small file. Raises OSError for a larger one, and for a device or a pipe, which may have no end."""
     with open_regular(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -26,16 +26,16 @@ def read_text(path: Path, most: int = MOST) -> str:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file, opened to be read; nobody waits for the other end of a pipe."""
+    """Open a file to read it, without waiting for the other end of a pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def parse_json(text: Union[str, bytes]) -> Any:
-    """The value in a JSON text, of any shape; all that can be wrong with the text itself is a ValueError."""
+    """The value in a JSON text, of any shape. Raises ValueError for whatever is wrong with the text."""
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     try:
         value = json.loads(text, parse_int=_whole)

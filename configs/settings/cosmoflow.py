@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.estimators import KERAS, REPLICATED, CosmoflowEstimator, check_api
 from ipulaunch.configs.settings.schema import section, setting
 from ipulaunch.configs.settings.workload import WorkloadSettings
@@ -45,61 +45,35 @@ class CosmoflowModel:
 
 
 @dataclass(frozen=True)
-class CosmoflowData:
+class CosmoflowData(Data):
     """The volumes: side x side x side voxels in several redshift channels, with their targets."""
 
-    data_dir: Optional[str] = setting(
+    directory: Optional[str] = setting(
         None,
         "directory with the published records in train/ and validation/; without it, samples are synthetic",
         flag="--data-dir",
+        also=("--dataset-path",),
         is_path=True,
     )
-    synthetic_data: Optional[str] = setting(
-        None,
-        "generate samples on the host, or inside the training step",
-        flag="--synthetic-data",
-        choices=("cpu", "ipu"),
-        spellings={"host": "cpu"},
-    )
-    stage_dir: Optional[str] = setting(
-        None,
-        "directory on a local disk of each host, to copy the records to before training",
-        flag="--stage-dir",
-        is_path=True,
-    )
-    shuffle: bool = setting(
-        True,
-        "train in an order that is drawn anew for each epoch, not in that of the files",
-        flag="--shuffle/--no-shuffle",
-    )
-    shuffle_block: int = setting(1, "neighbouring records that stay together in an epoch's order; 1: none", at_least=1)
-    shuffle_window: int = setting(64, "blocks whose records are mixed with each other", at_least=1)
-    n_train: int = setting(10000, "training samples", flag="--n-train", at_least=1)
     n_valid: int = setting(1000, "validation samples; 0: there is no validation", flag="--n-valid", at_least=0)
     side: int = setting(64, "voxels along one edge of a volume", flag="--side", at_least=1)
     channels: int = setting(4, "redshift channels of a volume", at_least=1)
+    host_preprocess: bool = setting(
+        False,
+        "normalise on the host, and send floats to the device instead of int16",
+        flag="--host-preprocess/--no-host-preprocess",
+    )
     normalise: str = setting(
         "mean",
         "divide counts by the mean of the volume, or take log(1 + count)",
         flag="--normalise",
         choices=("mean", "log"),
     )
-    host_preprocess: bool = setting(
-        False,
-        "normalise on the host, and send floats to the device instead of int16",
-        flag="--host-preprocess/--no-host-preprocess",
-    )
-    bad_records: str = setting(
-        "fail",
-        "at a damaged record, end the job, or use its neighbour instead and count it",
-        flag="--bad-records",
-        choices=("fail", "skip"),
-    )
     targets: int = setting(4, "cosmological parameters to predict", at_least=1)
 
-    def __post_init__(self) -> None:
-        if self.data_dir is not None and self.synthetic_data is not None:
-            raise SettingsError("--data-dir and --synthetic-data are both given", hint="give one of them")
+    @property
+    def is_synthetic(self) -> bool:
+        return self.directory is None
 
 
 def side_options(side: int, layers: int) -> str:

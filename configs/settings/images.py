@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.estimators import Cifar10Estimator, check_api
 from ipulaunch.configs.settings.schema import section, setting
 from ipulaunch.configs.settings.workload import WorkloadSettings
@@ -41,18 +42,15 @@ class ImageModel:
 
 
 @dataclass(frozen=True)
-class ImageData:
+class ImageData(Data):
     """The images and their labels."""
 
-    dataset_path: Optional[str] = setting(
-        None, "directory with the published files of the data set", flag="--dataset-path", is_path=True
-    )
-    synthetic_data: Optional[str] = setting(
+    directory: Optional[str] = setting(
         None,
-        "generate images on the host, or inside the training step",
-        flag="--synthetic-data",
-        choices=("cpu", "ipu"),
-        spellings={"host": "cpu"},
+        "directory with the published files of the data set",
+        flag="--dataset-path",
+        also=("--data-dir",),
+        is_path=True,
     )
     stage_dir: Optional[str] = setting(
         None,
@@ -64,23 +62,16 @@ class ImageData:
     n_valid: int = setting(50000, "validation images", flag="--n-valid", at_least=1)
     side: int = setting(224, "pixels along one edge of an image", flag="--side", at_least=1)
     channels: int = setting(3, "colours of a pixel", at_least=1)
-    classes: int = setting(1000, "classes of images", at_least=2)
-    mean: Tuple[float, ...] = setting((0.0,), "what is taken off a pixel's colours, which go from 0 to 255")
-    std: Tuple[float, ...] = setting((255.0,), "what they are then divided by", above=0)
-    augment: bool = setting(False, "crop and flip training images at random", flag="--augment/--no-augment")
-    shuffle: bool = setting(
-        True,
-        "train in an order that is drawn anew for each epoch, not in that of the files",
-        flag="--shuffle/--no-shuffle",
-    )
-    shuffle_block: int = setting(1, "neighbouring images that stay together in an epoch's order; 1: none", at_least=1)
-    shuffle_window: int = setting(64, "blocks whose images are mixed with each other", at_least=1)
     host_preprocess: bool = setting(
         False,
         "normalise on the host instead of the device",
         flag="--host-preprocess/--no-host-preprocess",
         also=("--no-accelerator-side-preprocess/--accelerator-side-preprocess",),
     )
+    classes: int = setting(1000, "classes of images", at_least=2)
+    mean: Tuple[float, ...] = setting((0.0,), "what is taken off a pixel's colours, which go from 0 to 255")
+    std: Tuple[float, ...] = setting((255.0,), "what they are then divided by", above=0)
+    augment: bool = setting(False, "crop and flip training images at random", flag="--augment/--no-augment")
     pipeline_num_parallel: Optional[int] = setting(
         None,
         "images that an instance prepares at the same time; by default as many as it has cores",
@@ -92,24 +83,23 @@ class ImageData:
         "send pixels as bytes; by default if the device normalises them",
         flag="--eight-bit-transfer/--no-eight-bit-transfer",
     )
-    bad_records: str = setting(
-        "fail",
-        "at a damaged record, end the job, or use its neighbour instead and count it",
-        flag="--bad-records",
-        choices=("fail", "skip"),
-    )
 
     def __post_init__(self) -> None:
         if self.host_preprocess and self.eight_bit_transfer:
             raise SettingsError(
-                "pixels that the host has normalised are no bytes any more",
+                "pixels that the host has normalised are not bytes any more",
                 hint="with --host-preprocess use --no-eight-bit-transfer",
             )
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, self.channels):
                 raise SettingsError(f"data.{name} has {len(values)} values for {self.channels} colours")
-        if self.dataset_path is not None and self.synthetic_data is not None:
-            raise SettingsError("--dataset-path and --synthetic-data are both given", hint="give one of them")
+        super().__post_init__()
+
+    def refuse_unused(self, workload: str) -> None:
+        super().refuse_unused(workload)
+        if self.augment and workload == "mnist":
+            hint = "leave it out: digits are not cropped and flipped"
+            raise SettingsError(f"--augment has no effect on {workload}", hint=hint)
 
     @property
     def sends_bytes(self) -> bool:

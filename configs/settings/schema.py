@@ -74,6 +74,12 @@ def _kinds(cls: type) -> Dict[str, Kind]:
     return {name: kind_of(annotations[name]) for name in names}
 
 
+def flag_of(cls: type, name: str) -> str:
+    """The option of a setting."""
+    (flag,) = (str(field.metadata["flag"]) for field in dataclasses.fields(cls) if field.name == name)
+    return flag
+
+
 def value_of(settings: object, key: str) -> Any:
     """The value of a setting under its dotted key."""
     return functools.reduce(getattr, key.split("."), settings)

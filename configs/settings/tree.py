@@ -11,6 +11,8 @@ import yaml
 
 from ipulaunch.configs.errors import SettingsError
 
+# Keys that version 0.1.0 had. Files, variables, worker lines and runs of then are still read.
+_RENAMED = {"data.data_dir": "data.directory", "data.dataset_path": "data.directory"}
 _VARIABLE = "IPULAUNCH_"  # what the variables of settings begin with
 # libyaml's loader is ten times as fast and reports the same line numbers.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -92,6 +94,11 @@ def _composed(text: str, name: str) -> Optional[yaml.Node]:
     return node
 
 
+def _current(key: str) -> str:
+    """The name that a key has today."""
+    return _RENAMED.get(key, key)
+
+
 def _kind(node: yaml.Node) -> str:
     return node.tag.replace("tag:yaml.org,2002:", "")
 
@@ -104,7 +111,7 @@ class _Reader:
         self.seen: Set[int] = set()
         self.constructor = yaml.constructor.SafeConstructor()
 
-    def tree(self, node: yaml.Node) -> Union[Given, Section]:
+    def tree(self, node: yaml.Node, section: str = "") -> Union[Given, Section]:
         if not isinstance(node, yaml.MappingNode):
             return Given(self.plain(node), self.origin(node), node.value if isinstance(node, yaml.ScalarNode) else None)
         self.admit(node)
@@ -114,10 +121,10 @@ class _Reader:
             if not isinstance(key, str):
                 raise SettingsError(f"{self.origin(key_node)}: the key {key!r} is not a word")
             # Graphcore's own files write micro-batch-size; both spellings are the same key.
-            key = key.replace("-", "_")
+            key = _current(f"{section}.{key.replace('-', '_')}")[len(section) + 1 :]
             if key in tree:
                 raise SettingsError(f"{self.origin(key_node)}: {key} is given twice")
-            value = tree[key] = self.tree(value_node)
+            value = tree[key] = self.tree(value_node, key)
             if isinstance(value, Section):
                 value.origin = self.origin(key_node)
         return tree
@@ -174,7 +181,7 @@ def scalar(text: str, origin: str) -> object:
 def assign(key: str, value: object, origin: str, text: Optional[str] = None) -> Tree:
     """The tree that holds one value under a dotted key."""
     tree: Union[Given, Tree] = Given(value, origin, text)
-    for word in reversed(key.split(".")):
+    for word in reversed(_current(key).split(".")):
         tree = {word: tree}
     assert isinstance(tree, dict)
     return tree

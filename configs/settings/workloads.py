@@ -35,8 +35,7 @@ WORKLOADS = tuple(_SCHEMAS)
 _ONE_OF_TWO = (
     ("model.norm_groups", "model.norm_channels_per_group"),
     ("training.gradient_accumulation_count", "training.global_batch_size"),
-    ("data.dataset_path", "data.synthetic_data"),
-    ("data.data_dir", "data.synthetic_data"),
+    ("data.directory", "data.synthetic_data"),
 )
 
 # What a workload's own file gives for these choices alone: where another one is made, it gives way. A test compares

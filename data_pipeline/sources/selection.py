@@ -13,7 +13,6 @@ from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
-from ipulaunch.configs.settings.unused import refuse_without_effect
 from ipulaunch.data_pipeline.records.files import SPLITS
 from ipulaunch.data_pipeline.records.reader import UNPACKED_FILES
 from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
@@ -41,7 +40,7 @@ def make_sources(job: Job, place: Place, threads: int, *, meet: Meet, progress: 
     Without training, or without validation, that split is not looked at: it has no samples then. `progress` hears now
     and then of "staging", in bytes, and of "indexing", in files.
     """
-    refuse_without_effect(job.workload, job.settings.data)
+    job.settings.data.refuse_unused(job.workload)
     unread: Dict[str, Source] = {split: Unread() for split in SPLITS}
     return {**unread, **_sources(job, _splits(job), place, threads, meet, progress)}
 
@@ -76,11 +75,11 @@ def _sources(
     if data.synthetic_data == "ipu":
         return {split: _made_on_device(job, split) for split in splits}
     if isinstance(data, CosmoflowData):
-        if data.data_dir is None:
+        if data.directory is None:
             return {split: SyntheticCosmoflow(data, split, seed) for split in splits}
-        files = _files(cosmoflow.find_files, data.data_dir, data.stage_dir, splits, place, meet, progress)
+        files = _files(cosmoflow.find_files, data.directory, data.stage_dir, splits, place, meet, progress)
         return _indexed(functools.partial(_cosmoflow, job, files, threads), splits, place, meet, progress)
-    if data.dataset_path is None:
+    if data.directory is None:
         if data.synthetic_data is None:
             raise DataError(
                 f"{job.workload} needs --dataset-path, or --synthetic-data cpu for synthetic ones",
@@ -88,7 +87,7 @@ def _sources(
             )
         return {split: SyntheticImages(data, split, seed) for split in splits}
     if job.workload == "imagenet":
-        files = _files(imagenet.find_files, data.dataset_path, data.stage_dir, splits, place, meet, progress)
+        files = _files(imagenet.find_files, data.directory, data.stage_dir, splits, place, meet, progress)
         sources = _indexed(functools.partial(_imagenet, job, files, threads), splits, place, meet, progress)
     else:
         sources = {split: _IN_MEMORY[job.workload](job, split) for split in splits}
@@ -159,7 +158,7 @@ def _imagenet(job: Job, files: Dict[str, Files], threads: int, split: str, **mor
     data = job.settings.data
     _check_shape(job, (data.side, data.side, imagenet.CHANNELS))
     return ImagenetRecords(
-        Path(data.dataset_path), split, files=files[split], seed=job.settings.training.seed,
+        Path(data.directory), split, files=files[split], seed=job.settings.training.seed,
         augment=data.augment and split == "train", threads=threads, side=data.side, classes=data.classes,
         replaces_bad=data.bad_records == "skip", **more,
     )  # fmt: skip
@@ -168,12 +167,12 @@ def _imagenet(job: Job, files: Dict[str, Files], threads: int, split: str, **mor
 def _cifar(job: Job, split: str, *, classes: int) -> Source:
     data = job.settings.data
     augment = data.augment and split == "train"
-    source = Cifar(Path(data.dataset_path), split, classes=classes, seed=job.settings.training.seed, augment=augment)
+    source = Cifar(Path(data.directory), split, classes=classes, seed=job.settings.training.seed, augment=augment)
     return _fitting(job, source)
 
 
 def _mnist(job: Job, split: str) -> Source:
-    return _fitting(job, Mnist(Path(job.settings.data.dataset_path), split))
+    return _fitting(job, Mnist(Path(job.settings.data.directory), split))
 
 
 def _fitting(job: Job, source: ImageArrays) -> Source:
@@ -182,7 +181,7 @@ def _fitting(job: Job, source: ImageArrays) -> Source:
     data, last = job.settings.data, int(source.labels.max())
     if last >= data.classes:
         raise DataError(
-            f"{data.dataset_path}: labels go up to {last}, expected 0 to {data.classes - 1}",
+            f"{data.directory}: labels go up to {last}, expected 0 to {data.classes - 1}",
             hint=f"set data.classes to {last + 1}",
         )
     return source

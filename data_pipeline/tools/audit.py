@@ -17,7 +17,7 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.runs.untrusted import read_text
-from ipulaunch.configs.settings.cosmoflow import CosmoflowData
+from ipulaunch.configs.settings.data import Data
 from ipulaunch.data_pipeline.order import Shuffle, whole_updates
 from ipulaunch.data_pipeline.parallel import Progress, Report
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, Attempt, Begun, read_attempts, read_trace
@@ -135,10 +135,9 @@ def _check_begun(
     return _Run(plan, job, samples, range(first, total), per_pass, replacements)
 
 
-def _check_samples(samples: int, data: Any, findings: _Findings) -> None:
+def _check_samples(samples: int, data: Data, findings: _Findings) -> None:
     """As many as asked for, or fewer where they come from a set."""
-    directory = data.data_dir if isinstance(data, CosmoflowData) else data.dataset_path
-    if samples > data.n_train or (samples < data.n_train and directory is None):
+    if samples > data.n_train or (samples < data.n_train and data.directory is None):
         findings.add([f"the run trained on {samples} samples, asked for were {data.n_train}"], 1)
 
 

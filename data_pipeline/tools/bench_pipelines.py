@@ -51,7 +51,7 @@ def open_pipelines(task: Task) -> Tuple[Pipelines, float]:
         index = open_index(cosmoflow.find_files(directory, "train"), threads=threads)
         # The volume is nearly all of a record.
         side = int((int(index.lengths[0]) / 8) ** (1 / 3) + 1e-6) if index.records else 1
-        data = CosmoflowData(data_dir=task.data_dir, n_train=10**9, side=side)
+        data = CosmoflowData(directory=task.data_dir, n_train=10**9, side=side)
         source: Source = cosmoflow.CosmoflowRecords(data, "train", threads=threads)
         others: Pipelines = {
             "reference": lambda: _volumes_as_usual(index, task, side),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, UsageError
-from ipulaunch.configs.runs.directory import write_whole
+from ipulaunch.configs.runs.directory import made_whole, write_whole
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.sources.image_decoding import defect_of
 from ipulaunch.data_pipeline.sources.image_header import ImageHeader, NotAnImage, read_header
@@ -134,13 +132,8 @@ def _write_shard(shard: _Shard, longest: Optional[int], progress: Progress) -> i
             )
             progress.add()
 
-    temporary = shard.path.with_name(f".{shard.path.name}.{os.getpid()}")
-    try:
+    with made_whole(shard.path) as temporary:
         write_records(temporary, records())
-        temporary.replace(shard.path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
     return converted
 
 

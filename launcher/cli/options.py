@@ -15,8 +15,9 @@ from ipulaunch.configs.settings.schema import leaves
 from ipulaunch.configs.settings.tree import Tree, assign, assignment, flat, merge
 from ipulaunch.configs.settings.workloads import WORKLOADS, Resolved, over, presets, resolve, schema_of
 from ipulaunch.launcher.cli.settings_command import EMPTY, setting_option
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, parse_sdk
-from ipulaunch.launcher.launch.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_class
 
 Decorator = Callable[[Any], Any]
 
@@ -42,7 +43,7 @@ _WHERE: List[Decorator] = [
     click.option("--oversubscribe", is_flag=True, help="Allow more instances than cores."),
     click.option(
         "--engine",
-        type=click.Choice(["poprun", "openmpi", "direct"]),
+        type=click.Choice(ENGINES),
         help="What starts the instances. Default: poprun if the SDK is enabled. direct: one process with all replicas.",
     ),
 ]
@@ -267,11 +268,10 @@ def engine_from(values: Dict[str, Any]) -> Optional[str]:
     asked: Optional[str] = values["engine"]
     use_ipu = values.pop("use_ipu", None)
     if use_ipu is not None:
-        meant = ("direct" if asked == "direct" else "poprun") if use_ipu else "openmpi"
-        if asked not in (None, meant):
-            switch = "--use-ipu" if use_ipu else "--no-use-ipu"
+        backend, switch = ("ipu", "--use-ipu") if use_ipu else ("cpu", "--no-use-ipu")
+        if asked is not None and engine_class(asked).backend != backend:
             raise UsageError(f"--engine {asked} and {switch} are both given", hint="give one of them")
-        asked = values["engine"] = meant
+        asked = values["engine"] = asked or default_engine(backend)
     return asked
 
 

@@ -16,7 +16,6 @@ from ipulaunch.configs.text import YES_NO
 _METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", Fraction: "NUMBER"}
 _YES_NO = {**YES_NO, "t": True, "y": True, "f": False, "n": False}  # click takes the letters for its own switches
 EMPTY = "[]"  # a list without values
-_SAME = {"--dataset-path": "--data-dir", "--data-dir": "--dataset-path"}  # in other workloads
 
 
 class SettingType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -97,8 +96,6 @@ class SettingsCommand(click.Command):
     def _explained(self, error: click.NoSuchOption) -> click.UsageError:
         """What to say of an option that other workloads have."""
         name = error.option_name
-        if name in _SAME:
-            return click.UsageError(f"No such option {name!r} here: it is {_SAME[name]}.", ctx=error.ctx)
         others = [other for other in SUMMARIES if name in flags_of(other)]
         if not others:
             return error

@@ -101,43 +101,39 @@ def with_places(diagnosis: Diagnosis, workload: str, settings: Any) -> Diagnosis
     """The diagnosis with the directories that the settings of a workload name."""
     data, training = settings.data, settings.training
     reads: List[Place] = []
-    for section, name, label in (
-        (data, "data_dir", "data"),
-        (data, "dataset_path", "data"),
-        (training, "checkpoint_input_dir", "checkpoints to evaluate"),
-        (training, "resume", "run to resume"),
-    ):
-        path = getattr(section, name, None)
-        if path and not (name == "checkpoint_input_dir" and training.training):  # which a training writes first
-            place = Place(label, Path(path).absolute(), "--" + name.replace("_", "-"))
-            if name == "data_dir":
-                place = place._replace(holds=_record_files(training))
-            elif name == "dataset_path":
-                place = place._replace(holds_any=PUBLISHED_SETS[workload].signs)
-            reads.append(place)
+    if data.directory:
+        place = _place("data", data.directory, data.option)
+        if workload == "cosmoflow":
+            reads.append(place._replace(holds=_record_files(training)))
+        else:
+            reads.append(place._replace(holds_any=PUBLISHED_SETS[workload].signs))
+    if training.checkpoint_input_dir and not training.training:  # which a training writes first
+        reads.append(_place("checkpoints to evaluate", training.checkpoint_input_dir, "--checkpoint-input-dir"))
+    if training.resume:
+        reads.append(_place("run to resume", training.resume, "--resume"))
     writes: List[Place] = []
-    for section, name, label in (
-        (training, "checkpoint_output_dir", "checkpoints"),
-        (data, "stage_dir", "staged records"),
-    ):
-        path = getattr(section, name, None)
-        if path:
-            writes.append(Place(label, Path(path).absolute(), "--" + name.replace("_", "-")))
+    if training.checkpoint_output_dir:
+        writes.append(_place("checkpoints", training.checkpoint_output_dir, "--checkpoint-output-dir"))
+    if data.stage_dir:
+        writes.append(_place("staged records", data.stage_dir, "--stage-dir"))
     if settings.api != KERAS and settings.estimator.model_dir:
         # Training makes it, and continues what it holds; an Estimator that is tested has nothing else.
-        model = Place("model directory", Path(settings.estimator.model_dir).absolute(), "--model-dir")
+        model = _place("model directory", settings.estimator.model_dir, "--model-dir")
         (writes if training.training else reads).append(model)
     samples = ""
-    if not any(place.name == "data" for place in reads):
-        needs_a_name = getattr(data, "dataset_path", "") is None and data.synthetic_data is None
-        samples = NOT_NAMED if needs_a_name else SYNTHETIC
+    if not data.directory:
+        samples = NOT_NAMED if data.is_unnamed else SYNTHETIC
     return diagnosis._replace(
         reads=tuple(reads),
-        volumes=volumes_of(settings),
+        volumes=volumes_of(workload, settings),
         writes=(*diagnosis.writes, *writes),
         samples=samples,
         needs_estimators=settings.api != KERAS,
     )
+
+
+def _place(name: str, path: str, flag: str) -> Place:
+    return Place(name, Path(path).absolute(), flag)
 
 
 def _record_files(training: Any) -> Tuple[str, ...]:

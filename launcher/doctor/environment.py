@@ -105,7 +105,7 @@ class Environment:
     root: Path = Path("/")
     run: Callable[..., Output] = _run  # (words, timeout_s, text for its stdin)
     find: Callable[[str], Optional[str]] = _find  # a program on the PATH
-    open_mpi: Callable[[], discovery.OpenMpi] = discovery.open_mpi
+    open_mpi: Callable[[], discovery.Mpirun] = discovery.open_mpi
     reach: Callable[[str, int, float], str] = _reach  # why a port cannot be reached, "" if it can
     talk_to_self: Callable[[], str] = _talk_to_self  # why a port of our own cannot be reached, "" if it can
     space: Callable[[Path], Space] = _space

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shlex
 import time
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.runs.checkpoints import half_written_in
 from ipulaunch.configs.runs.directory import RUNS, records_of
 from ipulaunch.configs.text import counted, some
 from ipulaunch.launcher.doctor.check import OK, WARNING, Check
 from ipulaunch.launcher.doctor.diagnosis import Diagnosis
 from ipulaunch.launcher.doctor.environment import Environment
-from ipulaunch.launcher.runs.earlier_runs import all_runs, newest_first
-from ipulaunch.launcher.runs.states import FRESH_S, last_sign
+from ipulaunch.launcher.launch.earlier_runs import FRESH_S, all_runs, last_sign, newest_first
 from ipulaunch.launcher.supervise.endings import attempt_of, read_endings
+from ipulaunch.launcher.supervise.process_table import all_processes, user_of
 from ipulaunch.launcher.supervise.session_files import left_sessions, place_of_sessions
 
 GROUP = "leftovers"
@@ -29,12 +29,12 @@ _ENDS = ("error.json", "stopped.json")
 _MOST_RUNS = 200  # the newest, that are looked at
 
 
-class Process(NamedTuple):
-    """A process of this machine."""
+class Program(NamedTuple):
+    """A program that a process of this machine runs."""
 
     pid: int
     parent: int
-    user: str
+    user: Optional[int]
     words: Tuple[str, ...]
 
     @property
@@ -48,7 +48,7 @@ class Process(NamedTuple):
 
 def check_leftovers(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     """Five kinds, each with how to be rid of it."""
-    processes = read_processes(environment)
+    processes = read_programs(environment)
     runs = _runs(diagnosis, processes)
     return [
         _orphans(processes, environment),
@@ -59,22 +59,13 @@ def check_leftovers(diagnosis: Diagnosis, environment: Environment) -> List[Chec
     ]
 
 
-def read_processes(environment: Environment) -> Dict[int, Process]:
-    """Every process that the kernel shows."""
-    found: Dict[int, Process] = {}
-    try:
-        entries = [entry.name for entry in (environment.root / "proc").iterdir() if entry.name.isdecimal()]
-    except OSError:
-        return {}
-    for entry in entries:
-        status, words = environment.read(f"proc/{entry}/status"), environment.read(f"proc/{entry}/cmdline")
-        parent, user = (re.search(rf"^{name}:\s*(\d+)", status, re.MULTILINE) for name in ("PPid", "Uid"))
-        if parent and user and words:  # else it has ended, or belongs to the kernel
-            found[int(entry)] = Process(int(entry), int(parent[1]), user[1], tuple(words.rstrip("\0").split("\0")))
-    return found
+def read_programs(environment: Environment) -> Dict[int, Program]:
+    """Every program that the kernel shows; it has threads of its own, which run none."""
+    found = (Program(each.pid, each.parent, each.user, each.words) for each in all_processes(environment.root / "proc"))
+    return {program.pid: program for program in found if any(program.words)}
 
 
-def _orphans(processes: Dict[int, Process], environment: Environment) -> Check:
+def _orphans(processes: Dict[int, Program], environment: Environment) -> Check:
     user = _user(environment)
     lost = sorted(
         process.pid
@@ -87,7 +78,7 @@ def _orphans(processes: Dict[int, Process], environment: Environment) -> Check:
     return Check(GROUP, "processes", WARNING, found, f"if you do not want {_it(lost)}: kill {' '.join(map(str, lost))}")
 
 
-def _is_led(process: Process, processes: Dict[int, Process]) -> bool:
+def _is_led(process: Program, processes: Dict[int, Program]) -> bool:
     seen = {process.pid}
     while process.parent in processes and process.parent not in seen:
         process = processes[process.parent]
@@ -97,7 +88,7 @@ def _is_led(process: Process, processes: Dict[int, Process]) -> bool:
     return False
 
 
-def _runs(diagnosis: Diagnosis, processes: Dict[int, Process]) -> List[Path]:
+def _runs(diagnosis: Diagnosis, processes: Dict[int, Program]) -> List[Path]:
     """The newest runs that nothing works on any more."""
     busy = {word for process in processes.values() for word in process.words}
     found: Set[Path] = set()
@@ -117,7 +108,7 @@ def _is_left(path: Path, busy: Set[str]) -> bool:
 def _half_written(diagnosis: Diagnosis, runs: List[Path]) -> Check:
     places = [records_of(run).checkpoints for run in runs]
     places += [place.path for place in diagnosis.writes if place.name == "checkpoints"]
-    left = [path for place in places for path in sorted(place.glob(".update-*"))]
+    left = [path for place in places for path in half_written_in(place)]
     if not left:
         return Check(GROUP, "checkpoints", OK, "none half written")
     found = f"{counted(len(left), 'checkpoint')} half written: {some([str(path) for path in left])}"
@@ -145,7 +136,7 @@ def _has_ended(path: Path) -> bool:
     return bool(instances) and all((instance / "done.json").is_file() for instance in instances)
 
 
-def _memory(processes: Dict[int, Process], environment: Environment) -> Check:
+def _memory(processes: Dict[int, Program], environment: Environment) -> Check:
     """A launcher that was killed could not remove what its instances shared."""
     user = _user(environment)
     mine = [process.pid for process in processes.values() if process.user == user]
@@ -154,7 +145,7 @@ def _memory(processes: Dict[int, Process], environment: Environment) -> Check:
     for path in sorted((environment.root / "dev" / "shm").glob("sm_segment.*")):  # as Open MPI 5 names them
         with contextlib.suppress(OSError):
             about = path.stat()
-            if str(about.st_uid) == user and f"/dev/shm/{path.name}" not in mapped:
+            if about.st_uid == user and f"/dev/shm/{path.name}" not in mapped:
                 left.append(path.name)
                 size += about.st_size
     if not left:
@@ -172,9 +163,8 @@ def _sessions(environment: Environment) -> Check:
     return Check(GROUP, "sessions", WARNING, found, f"the next run removes {_it(left)}; so does rm -r")
 
 
-def _user(environment: Environment) -> str:
-    match = re.search(r"^Uid:\s*(\d+)", environment.read("proc/self/status"), re.MULTILINE)
-    return match[1] if match else ""
+def _user(environment: Environment) -> Optional[int]:
+    return user_of(environment.root / "proc" / "self")
 
 
 def _it(things: Sequence[object]) -> str:

@@ -1,16 +1,19 @@
-"""Compiling for a POD on a machine without IPUs: what poprun is told then."""
+"""Compiling for a POD on a machine without IPUs: the options that poprun gets then."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import List, Tuple
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.messages import Message, note
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import OFFERED, is_given
 
 
-def offline(poprun: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[str]]:
-    """poprun's options for a run that attaches no IPU, and notes on those that it has no use for."""
+def offline(options: LaunchOptions) -> Tuple[LaunchOptions, List[Message]]:
+    """The options of a run that attaches no IPU, and a note about those that have no effect there."""
+    poprun = options.poprun
     if not poprun.get("executable_cache_path") and "--executable_cache_path" not in os.environ.get(
         "TF_POPLAR_FLAGS", ""
     ):
@@ -20,5 +23,6 @@ def offline(poprun: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[str]]:
         )
     useless = [key for key, value in poprun.items() if is_given(value) and OFFERED[key].attaches]
     kept = {key: value for key, value in poprun.items() if key not in useless}
-    flags = ", ".join(f"--{OFFERED[key].flag}" for key in useless)
-    return {**kept, "offline_mode": True}, [f"no IPU is attached, so without effect: {flags}"] if flags else []
+    names = ", ".join(f"--{OFFERED[key].flag}" for key in useless)
+    messages = [note(f"no IPU is attached, so without effect: {names}")] if names else []
+    return options._replace(poprun={**kept, "offline_mode": True}), messages

@@ -6,16 +6,21 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import List, Mapping, NamedTuple, Optional
+from typing import List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import NotReadyError
+from ipulaunch.configs.runs.secrets import is_secret
 from ipulaunch.launcher.engines.poprun_table import NEWEST, OLDEST, Sdk
 
 _VERSION_TIMEOUT_S = 20
 _OF_IPUS = ("vipu", "gc-info")  # programs of hosts that have IPUs
+# Set by the SDK's enable script. poprun itself takes PATH, LD_LIBRARY_PATH and PYTHONPATH to other hosts.
+_ENABLED = ("OPAL_PREFIX", "CPATH")
+_PREFIXES = ("POPLAR_", "POPART_", "GCL_", "HOROVOD_", "TF_POPLAR_", "TF_CPP_")
+_OF_POPRUN = ("POPLAR_TARGET_OPTIONS",)  # which it works out for the instances
 
 
-class OpenMpi(NamedTuple):
+class Mpirun(NamedTuple):
     """An mpirun of this machine."""
 
     path: str
@@ -48,7 +53,7 @@ def find_mpirun() -> Optional[str]:
     return str(beside) if os.access(beside, os.X_OK) else _on_path("mpirun")
 
 
-def open_mpi() -> OpenMpi:
+def open_mpi() -> Mpirun:
     """Open MPI as it is here, with its version."""
     path = find_mpirun()
     if path is None:
@@ -61,11 +66,11 @@ def open_mpi() -> OpenMpi:
         )
     if int(match.group(1).split(".")[0]) not in (4, 5):
         raise NotReadyError(f"{path} is Open MPI {match.group(1)}; 4 and 5 are supported")
-    return OpenMpi(path, match.group(1))
+    return Mpirun(path, match.group(1))
 
 
 def sdk_here(environ: Mapping[str, str]) -> Sdk:
-    """The SDK that is enabled, told by its directory or by poprun itself; the newest when neither says."""
+    """The enabled SDK, by the name of its directory or by poprun's own word; the newest if neither says."""
     match = re.search(r"poplar_sdk[^/]*?-(\d+)\.(\d+)\.\d+", environ.get("POPLAR_SDK_ENABLED", ""))
     path = find_poprun()
     if not match and path:
@@ -75,6 +80,16 @@ def sdk_here(environ: Mapping[str, str]) -> Sdk:
         if OLDEST <= found <= NEWEST:
             return found
     return NEWEST
+
+
+def sdk_variables(environ: Optional[Mapping[str, str]]) -> Tuple[str, ...]:
+    """The names of the SDK's variables that are set; without an environment, of those that every SDK sets."""
+    if environ is None:
+        return _ENABLED
+    options = sorted(name for name in environ if name.startswith(_PREFIXES))
+    return tuple(
+        name for name in (*_ENABLED, *options) if name in environ and name not in _OF_POPRUN and not is_secret(name)
+    )
 
 
 def _on_path(name: str, environ: Optional[Mapping[str, str]] = None) -> Optional[str]:

@@ -1,19 +1,89 @@
-"""From a plan to the poprun command."""
+"""The engine for PODs: poprun of the Poplar SDK."""
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from ipulaunch.configs.errors import PlanError, UsageError
-from ipulaunch.configs.text import counted
-from ipulaunch.launcher.engines.poprun_table import NEWEST, OFFERED, OPTION, OPTIONS, Option, Sdk, is_given, require
-from ipulaunch.launcher.launch.command import guard_colons, words_of
+from ipulaunch.configs.errors import NotReadyError, PlanError, UsageError
+from ipulaunch.configs.messages import Message, note
+from ipulaunch.configs.text import ENABLE_SDK, counted
+from ipulaunch.launcher.engines import discovery, poprun_table
+from ipulaunch.launcher.engines.command import Command, guard_colons, words_of
+from ipulaunch.launcher.engines.compile_only import offline
+from ipulaunch.launcher.engines.engine import CommandRequest, Engine, allows_root, flags
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.poprun_table import NEWEST, OFFERED, OPTION, OPTIONS, Option, Sdk, is_given
 from ipulaunch.topology import Plan
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.planning.rules import Finding
 
 TAG_OUTPUT = "--tag-output"  # of mpirun
+
+
+class Poprun(Engine):
+    """poprun, on the hosts of a POD."""
+
+    name = summary = doctor_name = "poprun"
+    backend = "ipu"
+    spreads_over_pod = True
+
+    @classmethod
+    def of_this_machine(cls, reason: str = "") -> Poprun:
+        return cls(discovery.find_poprun() is not None, reason)
+
+    def require(self) -> None:
+        if not self.is_here:
+            raise NotReadyError("there is no poprun here", hint=f"{ENABLE_SDK}, or rehearse with --engine openmpi")
+
+    def offline(self, options: LaunchOptions) -> Tuple[LaunchOptions, List[Message]]:
+        return offline(options)
+
+    def program(self, words: Sequence[str], options: LaunchOptions) -> Tuple[List[str], List[Message]]:
+        text = "without effect, as poprun starts the program itself: --python"
+        return list(words), [note(text)] if options.python is not None else []
+
+    def command(self, request: CommandRequest) -> Tuple[Command, List[Message]]:
+        options, plan = request.options, request.plan
+        poprun_table.refuse_contradictions(
+            options.poprun, {name: request.env.get(name, os.environ.get(name, "")) for name in request.forward}
+        )
+        as_root, messages = allows_root(self, options)
+        sdk = options.sdk or discovery.sdk_here(os.environ)
+        written = PoprunOptions(
+            sdk=sdk,
+            given=options.poprun,
+            more=options.poprun_args,
+            writes_ilds=options.ilds is not None,
+            tags_output=options.tag_output,
+            mpi_global_args=options.mpi_global_args,
+            mpi_local_args=options.mpi_local_args,
+            forward=request.forward if plan.is_on_this_host else self._forwarded(request),
+            run_as_root=as_root,
+        )
+        argv = poprun_argv(plan, written, request.program)
+        used = [OFFERED[key] for key, value in options.poprun.items() if is_given(value)]
+        said = [poprun_table.deprecation(option.name, sdk) for option in used]
+        shown = options.poprun.get("only_output_from_instance")
+        found = about_output(shown, plan.instances) if shown is not None else []
+        said += [f"{finding.message}: {finding.hint}" for finding in found]
+        if options.openmpi_version is not None:
+            said.append("for rehearsals only, without effect on a POD: --openmpi-version")
+        for_hosts = [option.key for option in used if option.for_hosts]
+        if for_hosts and plan.is_on_this_host:
+            said.append(f"for several hosts, without effect on one: {flags(for_hosts)}")
+        return Command(argv, request.env), [*messages, *map(note, filter(None, said))]
+
+    def _forwarded(self, request: CommandRequest) -> Tuple[str, ...]:
+        """The variables that the instances of other hosts get: those of the user, and those of the SDK."""
+        # A line that is only printed is for a machine that has the SDK, and whose other variables nobody knows.
+        of_sdk = discovery.sdk_variables(os.environ if self.is_here else None)
+        given = {*request.forward, *_named(words_of("--mpi-local-args", request.options.mpi_local_args))}
+        return (*request.forward, *(name for name in of_sdk if name not in given))
+
+
+ENGINE = Poprun
 
 
 class PoprunOptions(NamedTuple):
@@ -45,7 +115,7 @@ def poprun_argv(plan: Plan, options: PoprunOptions, program: Sequence[str]) -> T
     for option in OPTIONS:
         value = values.get(option.name)
         if is_given(value):
-            require(option.name, options.sdk)
+            poprun_table.require(option.name, options.sdk)
             argv += _written(option, value)
     return (*argv, *_more(options.more, argv), *guard_colons(tuple(program)))
 
@@ -60,6 +130,11 @@ def about_output(shown: int, instances: int) -> List[Finding]:
         return []
     message = f"--{name} {shown} hides the errors of {counted(instances - 1, 'other instance')}"
     return [Finding("output", False, message, "leave it out of a first run")]
+
+
+def _named(words: Sequence[str]) -> Set[str]:
+    """The names of variables among words for mpirun: -x NAME and -x NAME=VALUE."""
+    return {name.partition("=")[0] for flag, name in zip(words, words[1:]) if flag == "-x"}
 
 
 def _check(given: Mapping[str, Any], plan: Plan) -> None:
@@ -92,17 +167,16 @@ def _by_default(sdk: Sdk) -> Dict[str, Any]:
 
 
 def _of_user(plan: Plan, given: Mapping[str, Any]) -> Dict[str, Any]:
-    is_alone = plan.hosts == ("localhost",)
     return {
         OFFERED[key].name: value
         for key, value in given.items()
-        if is_given(value) and not (is_alone and OFFERED[key].for_hosts)
+        if is_given(value) and not (plan.is_on_this_host and OFFERED[key].for_hosts)
     }
 
 
 def _of_plan(plan: Plan, options: PoprunOptions) -> Dict[str, Any]:
     return {
-        "host": None if plan.hosts == ("localhost",) else hostlist.render(plan.hosts),
+        "host": None if plan.is_on_this_host else hostlist.render(plan.hosts),
         "num-instances": plan.instances,
         "num-replicas": plan.replicas,
         "ipus-per-replica": plan.ipus_per_replica,

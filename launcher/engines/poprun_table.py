@@ -169,6 +169,12 @@ def is_given(value: Any) -> bool:
     return value not in (None, (), [], {})
 
 
+def poprun_below(given: Mapping[str, Any], below: Mapping[str, Any]) -> Dict[str, Any]:
+    """Options `below` without those that given ones replace: an allocation replaces a cluster, and the reverse."""
+    replaced = {OFFERED[key].instead for key, value in given.items() if is_given(value)}
+    return {key: value for key, value in below.items() if OFFERED[key].name not in replaced}
+
+
 def with_variables(given: Mapping[str, Any]) -> List[Option]:
     """Those of the given options, by our own names, that the instances are told of in a variable."""
     return [OFFERED[key] for key, value in given.items() if is_given(value) and OFFERED[key].variable]
@@ -177,7 +183,7 @@ def with_variables(given: Mapping[str, Any]) -> List[Option]:
 def refuse_contradictions(given: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     """Refuse a variable that --env asks for and that an option sets to something else.
 
-    One of the two would be lost without a word: mpirun takes the first of several values.
+    mpirun takes the first of several values, and says nothing of the others.
     """
     for option in with_variables(given):
         if environ.get(option.variable, str(given[option.key])) != str(given[option.key]):

@@ -7,16 +7,26 @@ from typing import Collection, Optional
 
 from ipulaunch.configs.errors import PlanError
 from ipulaunch.configs.pods import read_catalogue
-from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.text import counted
-from ipulaunch.launcher.launch.launch import Launch, launch_again
-from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions
-from ipulaunch.launcher.launch.planning import plan_for, system_of
-from ipulaunch.launcher.supervise.attempts import begin_again
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.launch.launch import Launch
+from ipulaunch.launcher.launch.machines import system_of
+from ipulaunch.launcher.launch.planning import plan_for
 from ipulaunch.topology import Plan
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.planning.solver import Solution
+
+
+def replan(
+    plan: Plan, job: Job, given: LaunchOptions, options: LaunchOptions, num_instances: Optional[int], engine: Engine
+) -> Solution:
+    """The plan to continue a run with: its own, unless options that are `given` now say where it runs."""
+    moves = given.hosts or given.hostfile or given.host_layout
+    if not (moves or num_instances or given.pod or given.ipus or given.ilds or given.oversubscribe):
+        return Solution(plan)
+    return planned_again(plan, job, options, num_instances or (None if moves else plan.instances), engine)
 
 
 def planned_again(
@@ -24,7 +34,7 @@ def planned_again(
 ) -> Solution:
     """Another plan for a run, with the same replicas and batches; where no hosts are asked for, on the same ones."""
     settings = job.settings
-    if options.hosts is None and options.hostfile is None and plan.hosts != ("localhost",):
+    if options.hosts is None and options.hostfile is None and not plan.is_on_this_host:
         options = options._replace(hosts=hostlist.render(plan.hosts))
     launch = dataclasses.replace(
         settings.launch,
@@ -68,10 +78,3 @@ def planned_without(launch: Launch, missing: Collection[str]) -> Optional[Soluti
         except PlanError:  # so many hosts do not divide the replicas
             continue
     return None
-
-
-def begin_again_on(solution: Solution, launch: Launch, run: RunDirectory) -> Launch:
-    """Make the run ready for another attempt, with a plan of its own."""
-    assert launch.job is not None
-    job = begin_again(run, solution.plan, launch.job)
-    return launch_again(solution, job, launch.options, launch.engine, run.path)

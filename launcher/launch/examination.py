@@ -6,9 +6,9 @@ from typing import Any, List, Optional, Tuple
 
 from ipulaunch.configs.errors import PlanError, SettingsError
 from ipulaunch.configs.messages import Message, note, warning
+from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.estimators import KERAS, check_accumulation
 from ipulaunch.configs.settings.schema import leaves, plain_value, value_of
-from ipulaunch.configs.settings.unused import refuse_without_effect
 from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.text import counted
@@ -54,7 +54,7 @@ _USED_IF_SET = {
 def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], List[Message]]:
     """The facts and messages about the settings of a workload under a plan; refuses what cannot work."""
     settings: Any = resolved.settings
-    refuse_without_effect(resolved.workload, settings.data)
+    settings.data.refuse_unused(resolved.workload)
     check_accumulation(settings.api, plan.batch.accumulation)
     events, warnings = events_of(settings.training, settings.data.n_train, plan.batch)
     _check_replicas(settings, plan)
@@ -67,7 +67,7 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], L
         pipeline_warnings = _refused_by_ipus(settings, plan) or pipeline_warnings
     notes += resolved.notes
     calls = _calls(events, settings.survival.stall_timeout_s if backend == "ipu" else None)
-    calls = calls if _is_synthetic(settings.data) else f"up to {calls}"
+    calls = calls if settings.data.is_synthetic else f"up to {calls}"
     facts.append(Fact("host", calls if settings.training.training else "no training, only validation"))
     facts.append(Fact("data", _samples(settings.data)))
     if backend == "cpu" and (settings.pipeline.schedule != "Grouped" or settings.pipeline.device_mapping):
@@ -94,17 +94,12 @@ def _check_validation(settings: WorkloadSettings) -> None:
         )
 
 
-def _samples(data: Any) -> str:
+def _samples(data: Data) -> str:
     """How many samples, and where they come from."""
     found = f"{counted(data.n_train, 'sample')}, and {data.n_valid} for validation"
-    if _is_synthetic(data):
+    if data.is_synthetic:
         return f"{found}, synthetic"
-    directory = data.dataset_path if hasattr(data, "dataset_path") else data.data_dir
-    return f"up to {found}, from {directory or '--dataset-path, which is not given'}"
-
-
-def _is_synthetic(data: Any) -> bool:
-    return bool(data.synthetic_data) or getattr(data, "data_dir", "") is None
+    return f"up to {found}, from {data.directory or f'{data.option}, which is not given'}"
 
 
 def _calls(events: HostEvents, most_s: Optional[float]) -> str:

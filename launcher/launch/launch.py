@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from ipulaunch.configs.errors import SettingsError, UsageError
 from ipulaunch.configs.messages import Message, note, warning
 from ipulaunch.configs.runs.job import Job, set_options
-from ipulaunch.configs.runs.secrets import is_secret, secret_values, withheld
+from ipulaunch.configs.settings.survival import Survival
 from ipulaunch.configs.settings.workloads import Resolved
-from ipulaunch.launcher.engines import discovery
-from ipulaunch.launcher.engines.compile_only import offline
-from ipulaunch.launcher.engines.poprun_table import is_given, refuse_contradictions
-from ipulaunch.launcher.launch.command import Command, words_of
-from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions
-from ipulaunch.launcher.launch.needs import lacks_images, require_data, require_python
-from ipulaunch.launcher.launch.planning import plan_workload
-from ipulaunch.launcher.launch.redaction import redact, refuse_secret
-from ipulaunch.topology import Plan
+from ipulaunch.launcher.engines.command import Command
+from ipulaunch.launcher.engines.engine import CommandRequest, Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.launch.environment import about_secrets, refuse_secrets, variables_to_forward
+from ipulaunch.launcher.launch.needs import require_data, require_python
+from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology.planning.solver import Solution
-
-_OF_MPI = ("poprun_args", "mpi_global_args", "mpi_local_args", "allow_run_as_root", "openmpi_version")
 
 
 class Launch(NamedTuple):
@@ -36,6 +28,11 @@ class Launch(NamedTuple):
     messages: Tuple[Message, ...] = ()  # also those of the solution
     options: LaunchOptions = LaunchOptions()  # what it was planned from
 
+    @property
+    def survival(self) -> Survival:
+        """What happens when it fails or hangs; the defaults for a program."""
+        return self.job.settings.survival if self.job else Survival()
+
 
 def launch_workload(resolved: Resolved, options: LaunchOptions, engine: Engine, run_dir: Optional[Path]) -> Launch:
     """The launch of one of our workloads; with a run directory, the instances take their job from there."""
@@ -45,190 +42,50 @@ def launch_workload(resolved: Resolved, options: LaunchOptions, engine: Engine, 
 def launch_planned(
     solution: Solution, resolved: Resolved, options: LaunchOptions, engine: Engine, run_dir: Optional[Path]
 ) -> Launch:
-    """The same for a workload that is planned already."""
-    settings = resolved.settings
-    offline_notes: List[str] = []
-    if settings.device.compile_only and engine.name != "openmpi":
-        poprun, offline_notes = offline(options.poprun)
-        if engine.name == "direct":  # the worker is told by its settings alone
-            del poprun["offline_mode"]
-        options = options._replace(poprun=poprun)
+    """The launch of a workload that has a plan already."""
+    workload, settings = resolved.workload, resolved.settings
     if engine.is_here and run_dir is not None:  # what is only printed may be for a machine that has the data
-        require_data(resolved.workload, settings)
-        require_python(_python(options, engine))
-    elif lacks_images(settings):
-        text = f"{resolved.workload} needs its images, and the command names none: give --dataset-path"
+        require_data(workload, settings)
+        require_python(engine.python(options))
+    elif settings.data.is_unnamed:
+        text = f"{workload} needs its images, and the command names none: give {settings.data.option}"
         solution = solution._replace(messages=(*solution.messages, warning(text)))
-    worker = _worker(resolved.workload, solution.plan, options, engine)
+    worker = [*engine.worker(workload, options), *engine.plan_words(solution.plan)]
     worker += ["--rehearsal"] if resolved.rehearsal else []
     worker += set_options(resolved)
     worker += ["--run-dir", str(run_dir)] if run_dir else []
-    job = Job(resolved.workload, engine.backend, settings)
-    launch = _launch(engine, solution, options, worker, job)
-    return launch._replace(messages=(*launch.messages, *map(note, offline_notes)))
+    return _launch(engine, solution, options, worker, Job(workload, engine.backend, settings))
 
 
 def launch_again(solution: Solution, job: Job, options: LaunchOptions, engine: Engine, run_dir: Path) -> Launch:
     """The launch of a run that has its job in its directory already."""
-    worker = _worker(job.workload, solution.plan, options, engine)
+    worker = [*engine.worker(job.workload, options), *engine.plan_words(solution.plan)]
     return _launch(engine, solution, options, [*worker, "--run-dir", str(run_dir)], job)
 
 
-def _worker(workload: str, plan: Plan, options: LaunchOptions, engine: Engine) -> List[str]:
-    """What every instance starts as; one that poprun does not start is told its replicas here."""
-    words = [_python(options, engine), "-m", "ipulaunch.workers", workload, "--backend", engine.backend]
-    return [*words, "--num-replicas", str(plan.replicas)] if engine.name == "direct" else words
-
-
 def launch_program(solution: Solution, program: Tuple[str, ...], options: LaunchOptions, engine: Engine) -> Launch:
-    """The launch of a user's own PopDist program, which is planned already."""
-    words = list(program)
-    if engine.name == "openmpi":  # poprun binds its instances; mpirun is told not to, so a small module does it
-        words = [_python(options, engine), "-m", "ipulaunch.workers.bound", *words]
+    """The launch of a user's own PopDist program, which has a plan already."""
+    words, messages = engine.program(program, options)
     launch = _launch(engine, solution, options, words, None)
-    if options.python is not None and engine.name == "poprun":
-        text = "without effect, as poprun starts the program itself: --python"
-        launch = launch._replace(messages=(*launch.messages, note(text)))
-    return launch
+    return launch._replace(messages=(*launch.messages, *messages))
 
 
 def _launch(
-    engine: Engine, solution: Solution, options: LaunchOptions, program: List[str], job: Optional[Job]
+    engine: Engine, solution: Solution, options: LaunchOptions, program: Sequence[str], job: Optional[Job]
 ) -> Launch:
-    if job is not None and job.settings.device.compile_only and engine.name == "openmpi":
-        raise SettingsError(
-            "--compile-only is for IPUs: a rehearsal on CPUs has nothing to compile ahead, and would train",
-            hint="compile with --engine poprun, or leave --compile-only out to rehearse",
-        )
-    forward, env = _environment(options.env)
-    as_root, notes = (False, []) if engine.name == "direct" else _as_root(options, engine)  # type: Tuple[bool, List[str]]
-    notes += _about_secrets(options, engine, program, forward) if job is None else []
-    for text in (
-        *options.mpi_global_args,
-        *options.mpi_local_args,
-        *(options.poprun.get("instance_mpi_local_args") or ()),
-    ):
-        refuse_secret(text, "an argument for MPI")
-    for text in options.poprun_args:
-        refuse_secret(text, "an argument for poprun")
-    if engine.backend == "ipu":
-        refuse_contradictions(options.poprun, {name: env.get(name, os.environ.get(name, "")) for name in forward})
-    common: Dict[str, Any] = {
-        "mpi_global_args": options.mpi_global_args,
-        "mpi_local_args": options.mpi_local_args,
-        "forward": forward,
-        "run_as_root": as_root,
-    }
-    if engine.name == "poprun":
-        from ipulaunch.launcher.engines.forwarding import named, of_the_sdk
-        from ipulaunch.launcher.engines.poprun import PoprunOptions, about_output, poprun_argv
-        from ipulaunch.launcher.engines.poprun_table import OFFERED, deprecation
-
-        if solution.plan.hosts != ("localhost",):
-            # A line that is only printed is for a machine that has the SDK, and whose other variables nobody knows.
-            of_sdk = of_the_sdk(os.environ if engine.is_here else None)
-            named_already = {*forward, *named(words_of("--mpi-local-args", options.mpi_local_args))}
-            common["forward"] = (*forward, *(name for name in of_sdk if name not in named_already))
-        sdk = options.sdk or discovery.sdk_here(os.environ)
-        written = PoprunOptions(
-            sdk=sdk,
-            given=options.poprun,
-            more=options.poprun_args,
-            writes_ilds=options.ilds is not None,
-            tags_output=options.tag_output,
-            **common,
-        )
-        argv = poprun_argv(solution.plan, written, program)
-        used = [OFFERED[key] for key, value in options.poprun.items() if is_given(value)]
-        notes += filter(None, (deprecation(option.name, sdk) for option in used))
-        shown = options.poprun.get("only_output_from_instance")
-        found = about_output(shown, solution.plan.instances) if shown is not None else []
-        notes += [f"{finding.message}: {finding.hint}" for finding in found]
-        if options.openmpi_version is not None:
-            notes.append("for rehearsals only, without effect on a POD: --openmpi-version")
-        for_hosts = [option.key for option in used if option.for_hosts]
-        if for_hosts and solution.plan.hosts == ("localhost",):
-            notes.append(f"for several hosts, without effect on one: {_flags(for_hosts)}")
-    elif engine.name == "direct":
-        from ipulaunch.launcher.engines.direct import direct_environment, require_one_process, unused
-
-        require_one_process(solution.plan.instances, solution.plan.ipus)
-        argv = tuple(program)
-        env = direct_environment(options.poprun, env, os.environ if engine.is_here else {})
-        of_mpi = [name for name in _OF_MPI if is_given(getattr(options, name))]
-        useless = [*unused(options.poprun), *of_mpi, *(["tag_output"] if options.tag_output else [])]
-        useless += ["num_ilds"] if options.ilds else []
-        if useless:
-            notes.append(f"for poprun and MPI, without effect in one process: {_flags(useless)}")
+    messages: List[Message] = []
+    if job is not None and job.settings.device.compile_only:
+        options, messages = engine.offline(options)
+    forward, env = variables_to_forward(options.env)
+    refuse_secrets(options)
+    request = CommandRequest(solution.plan, tuple(program), options, forward, env)
+    if job is None:
+        messages = about_secrets(program, forward, is_here=engine.is_here)
     else:
-        from ipulaunch.launcher.engines.openmpi import LOST_AFTER_S, OpenMpiOptions, openmpi_argv
-
-        major, mpirun = options.openmpi_version or 5, "mpirun"
-        if engine.is_here:
-            here = discovery.open_mpi()
-            major, mpirun = options.openmpi_version or here.major, here.path
-        lost_after_s = min(LOST_AFTER_S, job.settings.survival.stall_timeout_s) if job else LOST_AFTER_S
-        about = OpenMpiOptions(major=major, mpirun=mpirun, lost_after_s=lost_after_s, **common)
-        argv = openmpi_argv(solution.plan, about, program)
-        if os.environ.get("OMP_NUM_THREADS"):
-            notes.append(f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} is set: kept, instead of a thread per core")
-        useless = sorted(key for key, value in options.poprun.items() if is_given(value))
-        useless += ["poprun_args"] if options.poprun_args else []
-        useless += ["sdk_version"] if options.sdk else []
-        if useless:
-            notes.append(f"for poprun only, without effect in a rehearsal: {_flags(useless)}")
-    if job is not None and job.settings.survival.elastic_hosts and not job.settings.survival.max_restarts:
-        notes.append("for restarts, without effect as there are none: --elastic-hosts; see --max-restarts")
-    messages = (*map(note, notes), *solution.messages)
-    return Launch(engine, solution, Command(argv, env), job, messages, options=options)
-
-
-def _flags(names: List[str]) -> str:
-    return ", ".join("--" + name.replace("_", "-") for name in names)
-
-
-def _python(options: LaunchOptions, engine: Engine) -> str:
-    # A path of this machine means nothing on another one.
-    if options.python is not None:
-        return options.python
-    return sys.executable if engine.is_here else "python3"
-
-
-def _environment(given: Tuple[str, ...]) -> Tuple[Tuple[str, ...], Dict[str, str]]:
-    """The variables to forward, and those of them to set."""
-    forward, env = [], {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name.replace("_", "a").isalnum() or name[0].isdigit() or not name.isascii():
-            raise UsageError(f"--env {name!r} is not the name of a variable")
-        if equals and is_secret(name):
-            raise UsageError(
-                f"--env {name}=... would show a secret in the process list",
-                hint=f"set {name} in your environment and give --env {name}",
-            )
-        if not equals and name not in os.environ:
-            how = f"export {name} first" if is_secret(name) else f"export it first, or give --env {name}=VALUE"
-            raise UsageError(f"--env {name}: it is not set here", hint=how)
-        forward.append(name)
-        if equals:
-            refuse_secret(value, f"--env {name}=...")
-            env[name] = value
-    return tuple(forward), env
-
-
-def _about_secrets(options: LaunchOptions, engine: Engine, program: List[str], forward: Tuple[str, ...]) -> List[str]:
-    notes = []
-    if redact(program, secret_values(os.environ)) != program:
-        notes.append("a secret among the program's arguments is in the list of processes; see --env NAME")
-    away = withheld(os.environ, forward) if engine.is_here else []
-    if away:
-        notes.append(f"not given to the instances, as --env does not name them: {', '.join(away)}")
-    return notes
-
-
-def _as_root(options: LaunchOptions, engine: Engine) -> Tuple[bool, List[str]]:
-    if options.allow_run_as_root is not None:
-        return options.allow_run_as_root, []
-    if engine.is_here and os.geteuid() == 0:
-        return True, ["running as root: MPI is told to allow it"]
-    return False, []
+        survival = job.settings.survival
+        request = request._replace(stall_timeout_s=survival.stall_timeout_s)
+        if survival.elastic_hosts and not survival.max_restarts:
+            text = "for restarts, without effect as there are none: --elastic-hosts; see --max-restarts"
+            messages = [note(text), *messages]
+    command, said = engine.command(request)
+    return Launch(engine, solution, command, job, (*said, *messages, *solution.messages), options)

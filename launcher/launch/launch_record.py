@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Callable, Dict, Mapping, NamedTuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import DataError, IpulaunchError
+from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.secrets import secret_values
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
-from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, is_given, parse_sdk
-from ipulaunch.launcher.launch.launch_options import FLAGS, LaunchOptions, poprun_below
+from ipulaunch.launcher.engines.launch_options import FLAGS, LaunchOptions
+from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, is_given, parse_sdk, poprun_below
+from ipulaunch.launcher.engines.registry import ENGINES, is_default
 from ipulaunch.launcher.launch.redaction import redact
 
 _FORMAT = 1
 _LONGEST = 1 << 17  # characters; no argument or variable of a process is longer
 _NOT_HERE = ("hosts", "hostfile")  # the plan has them
-_ENGINES = ("direct",)  # of the others, the job has the backend
 _NAMES = {"ilds": "num_ilds", "sdk": "sdk_version"}  # of options, where they are others
 
 
 class LaunchRecord(NamedTuple):
-    """What a run was launched with, and what to say of it."""
+    """The options that a run was launched with, and what the user should know about them."""
 
     options: LaunchOptions
-    note: str
+    messages: Tuple[Message, ...] = ()
 
 
 def to_json(options: LaunchOptions) -> str:
@@ -37,7 +38,9 @@ def to_json(options: LaunchOptions) -> str:
         env.append(text if redact([value], hidden) == [value] else name)
     sdk = None if options.sdk is None else ".".join(map(str, options.sdk))
     poprun = {name: value for name, value in options.poprun.items() if is_given(value)}
-    engine = options.engine if options.engine in _ENGINES else None
+    engine = (
+        options.engine if options.engine and not is_default(options.engine) else None
+    )  # else the job's backend tells
     values = {**options._asdict(), "env": env, "sdk": sdk, "poprun": poprun, "engine": engine}
     given = {name: value for name, value in values.items() if name not in _NOT_HERE and _was_given(name, value)}
     return json.dumps({"format": _FORMAT, **given}, indent=1) + "\n"
@@ -60,22 +63,21 @@ def from_json(text: str, name: str) -> LaunchOptions:
 def read(run: RunDirectory) -> LaunchRecord:
     """How a run was launched.
 
-    It has programs and their options in it, so it counts only where we have written it ourselves.
+    The record names programs and their options, so ipulaunch trusts only a record of the same user.
     """
     try:
         if run.asked.stat().st_uid != os.getuid():
-            return LaunchRecord(
-                LaunchOptions(), f"{run.asked} is another user's: options of the launch are those given now"
-            )
+            text = f"{run.asked} is another user's: options of the launch are those given now"
+            return LaunchRecord(LaunchOptions(), (note(text),))
         options = from_json(read_text(run.asked), str(run.asked))
     except FileNotFoundError:
-        why = "how it was launched is not recorded: options such as --env and --vipu-partition are those given now"
-        return LaunchRecord(LaunchOptions(), why)
+        text = "how it was launched is not recorded: options such as --env and --vipu-partition are those given now"
+        return LaunchRecord(LaunchOptions(), (note(text),))
     except OSError as error:
         raise DataError(f"{run.asked} cannot be read: {error.strerror}") from error
     given = {**options._asdict(), **options.poprun, "poprun": None}
     flags = [_flag(name, value) for name, value in given.items() if _was_given(name, value)]
-    return LaunchRecord(options, f"taken from the launch of the run: {', '.join(flags)}" if flags else "")
+    return LaunchRecord(options, (note(f"taken from the launch of the run: {', '.join(flags)}"),) if flags else ())
 
 
 def laid_over(given: LaunchOptions, before: LaunchOptions) -> LaunchOptions:
@@ -120,8 +122,9 @@ def _text(value: Any) -> str:
 
 
 def _engine(value: Any) -> str:
-    if value not in _ENGINES:
-        raise ValueError(f"it is not {' or '.join(_ENGINES)}")
+    known = [name for name in ENGINES if not is_default(name)]
+    if value not in known:
+        raise ValueError(f"it is not {' or '.join(known)}")
     return str(value)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Optional, Sequence
 
 from ipulaunch.configs.errors import DataError, NotReadyError
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
+from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.launcher.launch.volumes import looks, volumes_of
 
@@ -16,22 +17,21 @@ def require_data(workload: str, settings: Any) -> None:
     """Refuse directories that are not there, and images that nobody has named."""
     data, training = settings.data, settings.training
     published = f": {PUBLISHED_SETS[workload].hint}"
-    named = [(data, "data_dir", published), (data, "dataset_path", published)]
+    named = [(data.directory, f"{data.option}{published}")]
     if not training.training:  # a training writes there first
-        named.append((training, "checkpoint_input_dir", ""))
+        named.append((training.checkpoint_input_dir, "--checkpoint-input-dir"))
     if settings.api != KERAS and not training.training:
-        named.append((settings.estimator, "model_dir", ""))
-    for section, name, more in named:
-        path = getattr(section, name, None)
+        named.append((settings.estimator.model_dir, "--model-dir"))
+    for path, option in named:
         if path and not Path(path).is_dir():
-            raise DataError(f"there is no directory {path}", hint=f"check --{name.replace('_', '-')}{more}")
-    require_images(workload, settings)
-    _require_volumes(settings)
+            raise DataError(f"there is no directory {path}", hint=f"check {option}")
+    require_images(workload, data)
+    _require_volumes(workload, settings)
 
 
-def _require_volumes(settings: Any) -> None:
+def _require_volumes(workload: str, settings: Any) -> None:
     """Refuse volumes of another size. What else may be wrong with a record the instances tell better."""
-    volumes = volumes_of(settings)
+    volumes = volumes_of(workload, settings)
     if volumes is None or settings.data.bad_records != "fail":
         return
     for look in looks(volumes):
@@ -39,17 +39,12 @@ def _require_volumes(settings: Any) -> None:
             raise DataError(f"{look.file}: {look.wrong}", hint=look.fix)
 
 
-def require_images(workload: str, settings: Any) -> None:
+def require_images(workload: str, data: Data) -> None:
     """Refuse a training on images that does not say where they are, wherever it is to run."""
-    if lacks_images(settings):
+    if data.is_unnamed:
         raise DataError(
-            f"{workload} needs its images", hint="give --dataset-path, or --synthetic-data cpu for synthetic ones"
+            f"{workload} needs its images", hint=f"give {data.option}, or --synthetic-data cpu for synthetic ones"
         )
-
-
-def lacks_images(settings: Any) -> bool:
-    """Whether images are neither named nor to be generated."""
-    return getattr(settings.data, "dataset_path", "") is None and settings.data.synthetic_data is None
 
 
 def require_python(python: str) -> None:

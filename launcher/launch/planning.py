@@ -1,80 +1,32 @@
-"""From what was asked to the plan: the system, its hosts and their cores, and where each number came from."""
+"""From launch options and the numbers that settings ask for to the plan, and where each number comes from."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from typing import Dict, Mapping, Tuple
+from typing import Dict, Mapping
 
-from ipulaunch.configs.errors import PlanError, SettingsError, UsageError
 from ipulaunch.configs.messages import warning
-from ipulaunch.configs.pods import Catalogue, HostEntry, read_catalogue
+from ipulaunch.configs.pods import read_catalogue
 from ipulaunch.configs.settings.sections import Launch as LaunchSettings
 from ipulaunch.configs.settings.sections import Training
-from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.text import counted
-from ipulaunch.launcher.engines import discovery
-from ipulaunch.launcher.engines.direct import require_one_process
-from ipulaunch.launcher.launch.examination import examine
-from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions
-from ipulaunch.topology.machines import hostlist, hosts, pods
-from ipulaunch.topology.planning.pipelines import check_pipeline
-from ipulaunch.topology.planning.sdk_refusals import refuse_before
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.launch import machines
+from ipulaunch.launcher.launch.machines import UnnamedHosts
+from ipulaunch.topology.machines import hosts
 from ipulaunch.topology.planning.solver import Request, Solution, solve
 
 PROGRAM = "program"  # the workload name of a user's own program
-_LIKE_HERE = "like this machine"  # where the cores of hosts that are elsewhere come from, if nothing says otherwise
-
-
-def plan_workload(
-    resolved: Resolved, options: LaunchOptions, engine: Engine, *, hosts_need_names: bool = True
-) -> Solution:
-    """The plan of a workload, examined; the IPUs of a replica follow from its pipeline stages."""
-    settings, origins = resolved.settings, dict(resolved.origins)
-    check_pipeline(settings)
-    if engine.backend == "ipu":
-        refuse_before(settings, lambda: options.sdk or discovery.sdk_here(os.environ))
-    if settings.launch.ipus_per_replica is None and settings.pipeline.splits:
-        origins["launch.ipus_per_replica"] = origins["pipeline.splits"]
-    launch = dataclasses.replace(settings.launch, ipus_per_replica=settings.ipus_per_replica)
-    if not settings.training.training and launch.validation_num_replicas is not None:
-        if launch.num_replicas not in (None, launch.validation_num_replicas):
-            raise SettingsError(
-                f"{launch.num_replicas} replicas are asked for, and {launch.validation_num_replicas} to validate with:"
-                " without training there are no others",
-                hint="leave --num-replicas out",
-            )
-        launch = dataclasses.replace(launch, num_replicas=launch.validation_num_replicas)
-        origins["launch.num_replicas"] = origins["launch.validation_num_replicas"]
-    if options.pod is None and options.ipus is None and (launch.single or launch.num_replicas):
-        options = options._replace(ipus=(launch.num_replicas or 1) * settings.ipus_per_replica)
-        origins["ipus"] = "computed"
-    solution = plan_for(
-        resolved.workload,
-        options,
-        engine,
-        launch,
-        settings.training,
-        origins,
-        micro_batches_per_turn=settings.micro_batches_per_turn,
-        least_accumulation=settings.least_accumulation,
-        hosts_need_names=hosts_need_names,
-    )
-    facts, messages = examine(resolved, solution.plan, engine.backend)
-    return solution._replace(training=tuple(facts), messages=(*solution.messages, *messages))
 
 
 def plan_program(
-    options: LaunchOptions, engine: Engine, launch: LaunchSettings, *, hosts_need_names: bool = True
+    options: LaunchOptions, engine: Engine, launch: LaunchSettings, *, unnamed: UnnamedHosts = machines.require_names
 ) -> Solution:
     """The plan of a user's own program."""
-    if engine.name == "direct":
-        raise UsageError(
-            "--engine direct is for workloads: a program of your own learns its replicas from PopDist",
-            hint="use --engine poprun, or start the program as it is",
-        )
+    engine.require_programs()
     origins = {} if launch.ipus_per_replica is None else {"launch.ipus_per_replica": "--ipus-per-replica"}
-    return plan_for(PROGRAM, options, engine, launch, Training(), origins, hosts_need_names=hosts_need_names)
+    return plan_for(PROGRAM, options, engine, launch, Training(), origins, unnamed=unnamed)
 
 
 def plan_for(
@@ -87,17 +39,19 @@ def plan_for(
     *,
     micro_batches_per_turn: int = 1,
     least_accumulation: int = 1,
-    hosts_need_names: bool = True,
+    unnamed: UnnamedHosts = machines.require_names,
 ) -> Solution:
-    """The plan of a workload or program on the system that was asked for."""
+    """The plan of a workload or program."""
     catalogue = read_catalogue()
-    system = system_of(options, catalogue)
+    system = machines.system_of(options, catalogue)
     depth = launch.ipus_per_replica or 1
     ipus = launch.num_replicas * depth if launch.num_replicas else options.ipus or system.ipus
-    if engine.name == "direct":
-        launch, origins = _in_one_process(options, launch, origins, ipus)
-    names, why_hosts = _host_names(options, engine, system, ipus, hosts_need_names)
-    layout = _layout(options, engine, catalogue, names)
+    names, why_hosts = machines.host_names(options, engine, system, ipus, unnamed)
+    instances = engine.instances(launch.num_instances, ipus, names)
+    if instances != launch.num_instances:
+        launch = dataclasses.replace(launch, num_instances=instances)
+        origins = {**origins, "launch.num_instances": f"--engine {engine.name}"}
+    layout = machines.layout_of(options, engine, catalogue, names)
     solution = solve(
         Request(
             workload=workload,
@@ -116,86 +70,16 @@ def plan_for(
             micro_batches_per_turn=micro_batches_per_turn,
             least_accumulation=least_accumulation,
             oversubscribe=options.oversubscribe,
-            is_rehearsal=engine.name == "openmpi",
+            is_rehearsal=engine.is_rehearsal,
             has_stages=workload != PROGRAM,
             origins=_origins(options, launch, training, origins, why_hosts),
         )
     )
-    if layout.source != _LIKE_HERE:
+    if layout.source != machines.LIKE_HERE:
         return solution
     cores = counted(layout.cores, "core")
     text = f"the hosts are taken to be like this machine ({cores}); --host-layout says what they have"
     return solution._replace(messages=(*solution.messages, warning(text)))
-
-
-def _in_one_process(
-    options: LaunchOptions, launch: LaunchSettings, origins: Mapping[str, str], ipus: int
-) -> Tuple[LaunchSettings, Mapping[str, str]]:
-    """The launch as one instance on this machine, and where that comes from."""
-    require_one_process(launch.num_instances or 1, ipus)
-    names = named_hosts(options)
-    if len(names) > 1 or not all(map(hosts.is_here, names)):
-        raise PlanError(
-            f"{counted(len(names), 'host')} named ({hostlist.render(names)}), and --engine direct starts 1 process"
-            " on this machine",
-            hint="leave --hosts out, or use --engine poprun",
-        )
-    if launch.num_instances is not None:
-        return launch, origins
-    return dataclasses.replace(launch, num_instances=1), {**origins, "launch.num_instances": "--engine direct"}
-
-
-def system_of(options: LaunchOptions, catalogue: Catalogue) -> pods.System:
-    """The system that was asked for."""
-    if options.pod is not None:
-        return pods.find(options.pod, catalogue)
-    if options.ipus is not None:
-        return pods.of_size(options.ipus)
-    raise UsageError("no system is named", hint="give --pod 16, or --ipus 2 for a part of one")
-
-
-def hosts_needed(system: pods.System, ipus: int) -> Tuple[int, str]:
-    """The hosts that come with so many IPUs of a system, and how that is said."""
-    count = system.hosts_of(ipus)
-    who = f"{system.name} needs" if ipus >= system.ipus else f"{ipus} IPUs of {system.name} need"
-    if system.max_hosts is None:  # it is called after its IPUs
-        who = f"{ipus} IPUs need"
-    return count, f"{who} {counted(count, 'host')}"
-
-
-def named_hosts(options: LaunchOptions) -> Tuple[str, ...]:
-    """The hosts that were asked for by name; none where none were."""
-    if options.hosts is not None and options.hostfile is not None:
-        raise UsageError("--hosts and --hostfile are both given", hint="give one of them")
-    if options.hosts is not None:
-        return hostlist.parse(options.hosts)
-    return hostlist.read_file(options.hostfile) if options.hostfile is not None else ()
-
-
-def _host_names(
-    options: LaunchOptions, engine: Engine, system: pods.System, ipus: int, need_names: bool
-) -> Tuple[Tuple[str, ...], str]:
-    """The hosts, and where their names come from: as given, else those that come with so many IPUs of the system."""
-    names = named_hosts(options)
-    count, need = hosts_needed(system, ipus)
-    if names:
-        return names, "--hosts" if options.hosts is not None else "--hostfile"
-    if engine.name != "poprun" or count == 1:
-        return ("localhost",), "computed"
-    if need_names:
-        raise PlanError(f"{need}, and none are named", hint=f"give --hosts a,b or --hosts 'host[0-{count - 1}]'")
-    return tuple(f"host{index}" for index in range(count)), "catalogue"
-
-
-def _layout(options: LaunchOptions, engine: Engine, catalogue: Catalogue, names: Tuple[str, ...]) -> hosts.Host:
-    """The cores of one host: as given, as found here when this machine is to run it, else as the catalogue has it."""
-    if options.host_layout is not None:
-        return hosts.reference("", hosts.parse_layout(options.host_layout), "--host-layout")
-    if engine.name == "openmpi" or engine.is_here:
-        here = hosts.discover("")
-        return here if any(map(hosts.is_here, names)) else here._replace(source=_LIKE_HERE)
-    reference: HostEntry = catalogue.reference_host
-    return hosts.reference("", reference, "catalogue")
 
 
 def _origins(

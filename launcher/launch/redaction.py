@@ -9,7 +9,7 @@ from typing import Collection, List, Sequence
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.secrets import MASK, is_secret, masked, secret_values
-from ipulaunch.launcher.launch.command import Command, shell_words
+from ipulaunch.launcher.engines.command import Command, shell_words
 
 # A name and what it is given, anywhere in a text: NAME=value, --name=value; and --name value.
 _GIVEN = r"(?<![\w.-])(-{0,2}[\w.-]+)=[\"']?([^\s\"',;]+)"

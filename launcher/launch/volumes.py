@@ -15,7 +15,7 @@ _VALUE = 2  # bytes of a count
 class Volumes(NamedTuple):
     """CosmoFlow's files, and the volumes that they are to hold."""
 
-    data_dir: Path
+    directory: Path
     splits: Tuple[str, ...]  # that are read
     side: int
     channels: int
@@ -31,10 +31,10 @@ class Look(NamedTuple):
     is_of_another_side: bool = False
 
 
-def volumes_of(settings: Any) -> Optional[Volumes]:
+def volumes_of(workload: str, settings: Any) -> Optional[Volumes]:
     """The files that the settings of CosmoFlow name; None where they name none."""
-    path = getattr(settings.data, "data_dir", None)
-    if not path:
+    path = settings.data.directory
+    if workload != "cosmoflow" or not path:
         return None
     reads = {"train": settings.training.training, "validation": settings.training.validation}
     splits = tuple(split for split, is_read in reads.items() if is_read)
@@ -46,14 +46,14 @@ def volumes_of(settings: Any) -> Optional[Volumes]:
 def looks(volumes: Volumes) -> Iterator[Look]:
     """One record of each split, where it has any; the instances look at all of them."""
     for split in volumes.splits:
-        file = next((path for path in volumes.data_dir.glob(f"{split}/*.tfrecord") if path.is_file()), None)
+        file = next((path for path in volumes.directory.glob(f"{split}/*.tfrecord") if path.is_file()), None)
         look = None if file is None else _look(file, volumes)
         if look is not None:
             yield look
 
 
 def _look(file: Path, volumes: Volumes) -> Optional[Look]:
-    verify = f"ipulaunch data verify {volumes.data_dir} looks at every record"
+    verify = f"ipulaunch data verify {volumes.directory} looks at every record"
     side = volumes.side
     try:
         length = _first_length(file)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, DataError, IpulaunchError, StoppedError, UsageError, near_miss
+from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, records_of, whole_run
 from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.configs.text import utc
-from ipulaunch.launcher.runs.claim import has_gone, holder_of
-from ipulaunch.launcher.runs.earlier_runs import all_runs, modified, started
-from ipulaunch.launcher.runs.processes import runs_here
+from ipulaunch.launcher.launch.earlier_runs import FRESH_S, all_runs, last_sign, started
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import (
@@ -29,13 +28,12 @@ from ipulaunch.launcher.schedulers.scheduler import (
     JobState,
     scheduler_of,
 )
-from ipulaunch.launcher.supervise.attempts import newest_update
+from ipulaunch.launcher.supervise.claim import has_gone, holder_of
 from ipulaunch.launcher.supervise.endings import Ending, attempt_of, preemptions, read_endings, restarts
+from ipulaunch.launcher.supervise.process_table import runs_here
 from ipulaunch.launcher.supervise.progress import progress_of
 from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.plan import from_json
-
-FRESH_S = 30.0  # instances give a sign of life every second; a network disk may show it late
 
 
 class RunStatus(NamedTuple):
@@ -127,11 +125,6 @@ def statuses(paths: Sequence[Path]) -> Tuple[List[RunStatus], List[str]]:
 def how_to_end(path: Path) -> str:
     """What ends a run that has no launcher, as its command was pasted."""
     return f"end its poprun or mpirun; touch {RunDirectory(path).stop} lets it write a checkpoint first"
-
-
-def last_sign(run: RunDirectory) -> float:
-    """When an instance of a run gave its last sign of life; 0 where none has."""
-    return max(map(modified, run.path.glob("instance-*/heartbeat")), default=0.0)
 
 
 def plan_of(run: RunDirectory) -> Optional[Plan]:

@@ -9,8 +9,9 @@ from ipulaunch.configs.runs.job import set_options
 from ipulaunch.configs.settings.schema import leaves, plain_value, value_of
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.sites import Site
-from ipulaunch.launcher.engines.poprun_table import OFFERED
-from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions, poprun_below
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.poprun_table import OFFERED, poprun_below
 from ipulaunch.launcher.schedulers.names import plain
 from ipulaunch.topology import Plan
 
@@ -34,7 +35,7 @@ _NAMES = {
 def at_site(options: LaunchOptions, site: Site, hosts: int, engine: Engine) -> LaunchOptions:
     """What was asked for, with what the site adds where the command line is silent."""
     poprun = dict(options.poprun)
-    if engine.name != "openmpi":
+    if not engine.is_rehearsal:
         vipu = {f"vipu_{field.name}": getattr(site.vipu, field.name) for field in dataclasses.fields(site.vipu)}
         subnet = site.network.subnet if hosts > 1 else None
         for name, value in {**poprun_below(poprun, vipu), "host_subnet": subnet}.items():
@@ -44,7 +45,7 @@ def at_site(options: LaunchOptions, site: Site, hosts: int, engine: Engine) -> L
     if hosts > 1 and site.network.interface and not any("_if_include" in text for text in mpi):
         interface = plain("name", site.network.interface, "the network interface")
         network = f"--mca btl_tcp_if_include {interface}"
-        if engine.name == "poprun":  # Open MPI 5, which a rehearsal may have, names the second one otherwise
+        if not engine.is_rehearsal:  # Open MPI 5, which a rehearsal may have, names the second one otherwise
             network += f" --mca oob_tcp_if_include {interface}"
         mpi = (*mpi, network)
     return options._replace(poprun=poprun, mpi_global_args=mpi)

@@ -1,4 +1,4 @@
-"""What a run shows while it runs and when it ends: talk, on stderr. Only the output of instances goes to stdout."""
+"""What the user sees of a run, on stderr. Only the output of instances goes to stdout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ipulaunch.configs.runs.events import (
 )
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.launch.launch import Launch
-from ipulaunch.launcher.supervise.attempts import Restart
+from ipulaunch.launcher.supervise.endings import Restart
 from ipulaunch.launcher.supervise.progress import Recorded, RunProgress
 from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology import Plan
@@ -120,7 +120,7 @@ class Display:
         self.line(f"restart {restart.number} of {restart.most} in {restart.wait_s:g} s, from {where}")
 
     def going_on(self, missing: Mapping[str, str], plan: Plan) -> None:
-        """The run goes on without some of its hosts."""
+        """The run continues without some of its hosts."""
         wrong = "; ".join(f"host {host} {what}" for host, what in missing.items())
         self.line(f"{wrong}: going on with {', '.join(plan.hosts)}", "bold")
         self.row("instances", f"{plan.instances} with {counted(plan.replicas_per_instance, 'replica')}")
@@ -172,7 +172,7 @@ class Display:
             self.row("checkpoint", summary["checkpoint"])
 
     def warn(self, message: str) -> None:
-        """A warning, once: the launcher and the instances often see the same."""
+        """Show a warning once: the launcher and the instances often find the same."""
         if message not in self.warned:
             self.warned.add(message)
             self.line(f"warning: {message}", "yellow")
@@ -188,7 +188,7 @@ class Display:
 
 
 def make_display(verbose: bool) -> Display:
-    """A picture on a terminal, plain lines elsewhere."""
+    """The display for this terminal or file: a picture on a terminal, plain lines elsewhere."""
     talk, output = (_usable(stream) for stream in (sys.stderr, sys.stdout))
     if not talk.isatty():
         return Display(talk, output, verbose)
@@ -212,7 +212,7 @@ def details(verdict: Verdict) -> Tuple[str, ...]:
 
 
 def _usable(stream: Optional[TextIO]) -> TextIO:
-    """The stream; a place for nothing where it was closed before we started."""
+    """The stream, or /dev/null if it was closed before we started."""
     return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
 
 

@@ -1,91 +1,33 @@
-"""A run that is started again: where it left off, and how often it may."""
+"""Preparing a run for another attempt, which continues from the newest checkpoint."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 import shutil
-from pathlib import Path
-from typing import NamedTuple, Optional
 
-from ipulaunch.configs.errors import JobError
+from ipulaunch.configs.runs.checkpoints import checkpoints_of, newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, writable, write_whole
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.estimators import KERAS
-from ipulaunch.configs.settings.survival import Survival
 from ipulaunch.launcher.supervise.endings import attempt_of
 from ipulaunch.launcher.supervise.progress import progress_of
-from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology import Plan
-
-LONGEST_WAIT_S = 600.0  # before a restart, unless the first one is to wait longer
-
-
-class Restart(NamedTuple):
-    """The next attempt of a run that failed."""
-
-    number: int
-    most: int
-    wait_s: float
-
-
-def next_restart(
-    verdict: Verdict, survival: Survival, restarts: int, has_trained: bool, in_vain: int = 0
-) -> Optional[Restart]:
-    """The restart after this verdict, if there is to be one; it waits longer after others that got no further.
-
-    A job that never made an update would fail in the same way again; settings, data and plans that are wrong are
-    as wrong the next time; and what was stopped on request is not started against the will of who stopped it.
-    """
-    if verdict.exit_code != JobError.exit_code or verdict.was_asked_to_stop or not has_trained:
-        return None
-    if restarts >= survival.max_restarts:
-        return None
-    first_s = survival.restart_backoff_s
-    wait_s = min(first_s * 2.0 ** min(in_vain, 64), max(first_s, LONGEST_WAIT_S))
-    return Restart(restarts + 1, survival.max_restarts, wait_s)
-
-
-def after_restarts(verdict: Verdict, survival: Survival, restarts: int) -> Verdict:
-    """The last verdict, which says how often the run was started again before."""
-    if verdict.exit_code != JobError.exit_code or not restarts:
-        return verdict
-    return dataclasses.replace(verdict, restarts=restarts, max_restarts=survival.max_restarts)
-
-
-def has_checkpoint(run: RunDirectory, job: Job) -> bool:
-    """Whether there is something to continue from."""
-    return newest_update(run, job) is not None
-
-
-def newest_update(run: RunDirectory, job: Job) -> Optional[int]:
-    """The update of the newest checkpoint, by its name: whether it is whole, only a reader can tell."""
-    pattern = r"update-(\d+)" if job.settings.api == KERAS else r"model\.ckpt-(\d+)\.index"
-    found = (re.fullmatch(pattern, path.name, re.ASCII) for path in _directory(run, job).glob("*"))
-    return max((int(match.group(1)) for match in found if match), default=None)
 
 
 def lost_checkpoint(run: RunDirectory, job: Job) -> str:
-    """What to say of a run that has written checkpoints, of which none is to be found now; nothing of others."""
-    if has_checkpoint(run, job):
+    """A warning if the run has written checkpoints and all of them are gone; else an empty text."""
+    if newest_update(run, job) is not None:
         return ""
     written = max(progress_of(each).kept for each in [run, *map(RunDirectory, run.attempts.glob("*"))])
     if not written:
         return ""
-    directory = _directory(run, job)
-    return f"update {written} was kept, and there is no checkpoint in {directory} now: the training begins anew"
-
-
-def _directory(run: RunDirectory, job: Job) -> Path:
-    """Where the checkpoints of a run are."""
-    settings = job.settings
-    elsewhere = settings.training.checkpoint_output_dir if settings.api == KERAS else settings.estimator.model_dir
-    return Path(elsewhere) if elsewhere else run.checkpoints
+    gone = f"update {written} was kept, and there is no checkpoint in {checkpoints_of(run, job)} now"
+    return f"{gone}: the training starts from the beginning"
 
 
 def begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
-    """Make the run ready for another attempt, which continues from its newest checkpoint; returns its job."""
+    """Prepare the run for another attempt, which continues from the newest checkpoint; returns its job."""
     with writable(run):
         return _begin_again(run, plan, job)
 
@@ -101,7 +43,8 @@ def _begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
             request.unlink()
     make_instances(run, plan)
     training = job.settings.training
-    if has_checkpoint(run, job) and job.settings.api == KERAS:  # an Estimator continues in its directory by itself
+    # An Estimator continues in its directory by itself.
+    if job.settings.api == KERAS and newest_update(run, job) is not None:
         training = dataclasses.replace(training, resume=training.checkpoint_output_dir or str(run.path))
     again = job._replace(settings=dataclasses.replace(job.settings, training=training))
     write_whole(run.job, to_yaml(again))
@@ -109,7 +52,7 @@ def _begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
 
 
 def make_instances(run: RunDirectory, plan: Plan) -> None:
-    """A place for the records of every instance."""
+    """Make a directory for the records of every instance."""
     for placement in plan.placements:
         run.instance(placement.instance).mkdir()
         run.log(placement.instance).touch()

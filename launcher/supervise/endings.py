@@ -1,4 +1,4 @@
-"""How the attempts of a run have ended, one line each, kept with the run."""
+"""How the attempts of a run have ended, which the run keeps line by line, and whether another one follows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from ipulaunch.configs.runs.untrusted import parse_json
 from ipulaunch.configs.settings.survival import Survival
 from ipulaunch.configs.text import utc
 from ipulaunch.launcher.supervise.verdict import Verdict
+
+LONGEST_WAIT_S = 600.0  # before a restart, unless the first one is to wait longer
 
 
 class Ending(NamedTuple):
@@ -33,7 +35,7 @@ def record_ending(run: RunDirectory, verdict: Verdict) -> None:
 
 
 def read_endings(run: RunDirectory) -> List[Ending]:
-    """The endings so far; a line that is not whole is left out."""
+    """The endings so far, without lines that are not whole."""
     try:
         lines = run.endings.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -42,7 +44,7 @@ def read_endings(run: RunDirectory) -> List[Ending]:
 
 
 def attempt_of(run: RunDirectory) -> int:
-    """The number of the present attempt; what earlier ones have left is kept under theirs."""
+    """The number of the present attempt. The records of earlier ones are kept under their numbers."""
     numbers = (int(path.name) for path in run.attempts.glob("*") if re.fullmatch(r"\d+", path.name, re.ASCII))
     return 1 + max(numbers, default=0)
 
@@ -55,14 +57,14 @@ def restarts(run: RunDirectory) -> int:
 
 
 def preemptions(run: RunDirectory) -> int:
-    """How often the run was stopped on request, over its whole life."""
+    """How often somebody has stopped the run, over its whole life."""
     return sum(ending.exit_code == StoppedError.exit_code for ending in read_endings(run))
 
 
 def within_preemptions(run: RunDirectory, verdict: Verdict, survival: Survival) -> Verdict:
-    """The verdict on a run that was stopped, which asks to be started again only as often as it may.
+    """The verdict on a run that was stopped: its exit code asks for another start only --max-preemptions times.
 
-    One that was cancelled does not ask at all. To be called before the ending is recorded.
+    A run that was cancelled does not ask for one. Call this before record_ending().
     """
     if verdict.exit_code != StoppedError.exit_code:
         return verdict
@@ -71,6 +73,38 @@ def within_preemptions(run: RunDirectory, verdict: Verdict, survival: Survival) 
     count, most = 1 + preemptions(run), survival.max_preemptions
     code = JobError.exit_code if count > most else verdict.exit_code
     return dataclasses.replace(verdict, exit_code=code, preemptions=count, max_preemptions=most)
+
+
+class Restart(NamedTuple):
+    """The next attempt of a run that failed."""
+
+    number: int
+    most: int
+    wait_s: float
+
+
+def next_restart(
+    verdict: Verdict, survival: Survival, restarts: int, has_trained: bool, in_vain: int = 0
+) -> Optional[Restart]:
+    """The restart after this verdict, or None. It waits longer after restarts that got no further.
+
+    A job that never made an update would fail in the same way again. Wrong settings, data and plans stay wrong. And
+    nobody restarts a run that somebody has stopped.
+    """
+    if verdict.exit_code != JobError.exit_code or verdict.was_asked_to_stop or not has_trained:
+        return None
+    if restarts >= survival.max_restarts:
+        return None
+    first_s = survival.restart_backoff_s
+    wait_s = min(first_s * 2.0 ** min(in_vain, 64), max(first_s, LONGEST_WAIT_S))
+    return Restart(restarts + 1, survival.max_restarts, wait_s)
+
+
+def after_restarts(verdict: Verdict, survival: Survival, restarts: int) -> Verdict:
+    """The last verdict, with the number of restarts before it."""
+    if verdict.exit_code != JobError.exit_code or not restarts:
+        return verdict
+    return dataclasses.replace(verdict, restarts=restarts, max_restarts=survival.max_restarts)
 
 
 def _read(line: str) -> Optional[Ending]:

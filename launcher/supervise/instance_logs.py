@@ -1,4 +1,4 @@
-"""Taking the mixed output of all instances apart again, by the tags that Open MPI puts in front."""
+"""Separating the mixed output of all instances by the tags that Open MPI adds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Unkept(NamedTuple):
 
 
 class InstanceLogs:
-    """Writes each instance's lines to its own log.txt; lines of nobody go to engine.txt.
+    """Writes each instance's lines to its own log.txt, and all other lines to engine.txt.
 
     The last lines for which there is no room are kept here, and so are the last of the engine: the verdict shows them.
     """

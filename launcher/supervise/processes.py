@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
+from ipulaunch.launcher.supervise.process_table import all_processes
+
 ENGINE_ENDS_ON = signal.SIGINT
 _END_S, _END_INTERVAL_S = 10.0, 0.01  # for the kernel to end what was killed, on a busy machine
 
@@ -27,7 +29,7 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent() -> None:
-    """For a child to call before it becomes its program: it is told to end when we die."""
+    """For a child to call before it becomes its program: the kernel ends it when we die."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
@@ -61,15 +63,10 @@ class _Tree:
     def __init__(self) -> None:
         self.children: Dict[int, List[int]] = {}
         self.stopped: Set[int] = set()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError, ValueError):
-                    # The name in parentheses may hold blanks, parentheses itself, and bytes that are no text.
-                    state, parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
-                    if state != b"Z":
-                        self.children.setdefault(int(parent), []).append(int(entry.name))
-                    if state == b"T":
-                        self.stopped.add(int(entry.name))
+        for process in all_processes():
+            self.children.setdefault(process.parent, []).append(process.pid)
+            if process.state == "T":
+                self.stopped.add(process.pid)
 
     def below(self, pid: int) -> List[int]:
         found: List[int] = []
@@ -100,9 +97,9 @@ def wake() -> bool:
 
 
 def left_behind(engine: int) -> List[int]:
-    """What an instance that has ended had started, and has not ended.
+    """Processes that outlive the instance that started them.
 
-    mpirun waits for it: it takes an instance for ended when nobody holds the instance's output open any more.
+    mpirun waits for them: for mpirun, an instance has ended when no process holds its output open any more.
     """
     tree = _Tree()
     adopted = [pid for pid in tree.children.get(os.getpid(), []) if pid != engine]
@@ -114,7 +111,7 @@ def left_behind(engine: int) -> List[int]:
 
 
 def _rank(pid: int) -> Optional[bytes]:
-    """The instance that a process belongs to, as Open MPI tells it in its environment."""
+    """The instance that a process belongs to, from the variables that Open MPI sets."""
     try:
         words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -1,4 +1,4 @@
-"""What an mpirun or a launcher that is killed cannot remove: a session, and the memory that instances share."""
+"""Files that a killed mpirun or launcher leaves: a session, and the memory that instances share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Mapping, Set
 
-from ipulaunch.launcher.runs.claim import has_gone, signed
+from ipulaunch.launcher.supervise.claim import has_gone, signed
 
 _PREFIX, _OWNER = "ipulaunch-", "session.json"
 _SESSIONS = "PRTE_MCA_prte_local_tmpdir_base"

@@ -1,4 +1,4 @@
-"""A run that hangs: nothing has happened for long, and who was silent."""
+"""Finding out that a run hangs, and which instances are silent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_NAMES = 4
 
 
 class Hang(NamedTuple):
-    """What to say of a run that hangs, and the instance whose log tells most of it."""
+    """A run that hangs: a sentence about it, and the instance whose log helps most."""
 
     said: str
     instance: int
@@ -23,10 +23,10 @@ class Hang(NamedTuple):
 
 
 class StallWatch:
-    """Watches for records that do not come any more.
+    """Watches a run for events, and considers it hung when they stop.
 
-    `ask_hosts()` is called once, for a run that hangs, and tells what is wrong with which host: a host that was cut off
-    may still touch its files, and one that was switched off leaves the file system of all as it was.
+    It calls `ask_hosts()` once, when the run hangs, to learn what is wrong with which host: a host that was cut off may
+    still touch its files, and one that was switched off leaves the file system of all as it was.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class StallWatch:
         self.last = self.clock()
 
     def verdict(self) -> Optional[Hang]:
-        """The hang of a run; None while it does not."""
+        """The hang, or None while the run makes progress."""
         if self.found is None and self.clock() - self.last >= self.timeout_s + _LATER_S:
             who, instance, hint = self._who()
             self.found = Hang(f"no progress for {self.timeout_s:g} s: {who}", instance, hint)

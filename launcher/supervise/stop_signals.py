@@ -1,4 +1,4 @@
-"""The signals that ask a launcher to stop: noted as they come, and felt at once where it only waits."""
+"""The signals that ask a launcher to stop. It notes them, and they interrupt it only where it waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAME_KEY_S = 0.2  # Ctrl-C comes once for each key: again is meant
 
 
 class StopSignals:
-    """Inside its `with` these signals are noted, and end nothing by themselves."""
+    """Inside its `with` these signals are only noted: they end nothing by themselves."""
 
     def __init__(self) -> None:
         self.first: Optional[int] = None

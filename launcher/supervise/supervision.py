@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 from ipulaunch.configs.errors import JobError, NotReadyError
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.launch.command import Command
+from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.supervise import processes
 from ipulaunch.launcher.supervise.instance_logs import InstanceLogs
 from ipulaunch.launcher.supervise.session_files import own_session, remove_segments, segments_of
@@ -32,7 +32,7 @@ class Supervisor:
     """Runs one command; everything it started is gone when run() returns.
 
     `ask_to_stop(signal)` is called for the first signal and returns the seconds to wait for the run to end by itself;
-    `is_hung()` is asked all the time, and ends the run. `removes_files` also removes the instances' temporary files.
+    it asks `is_hung()` all the time, and then ends the run. `removes_files` also removes temporary files of instances.
     """
 
     def __init__(
@@ -123,14 +123,14 @@ class Supervisor:
         self.tidied_at, self.left = now, left
 
     def _note_segments(self) -> None:
-        """Instances that are killed cannot remove what they share; whose it is can be told only while they live."""
+        """Instances that are killed cannot remove what they share, and only living ones show what is theirs."""
         for pid in processes.descendants():
             if not self.segments.get(pid):
                 self.segments[pid] = segments_of(pid)
 
 
 def _require(run: RunDirectory) -> None:
-    """A run whose directory was removed can record nothing any more, and nobody could tell how it ends."""
+    """Refuse to go on without a run directory: nothing could be recorded, not even the end."""
     try:
         run.engine_log.stat()
     except FileNotFoundError as error:
@@ -138,7 +138,7 @@ def _require(run: RunDirectory) -> None:
             f"the run directory {run.path} has gone while the run went on: every instance was ended",
             hint="start it again; --resume continues from checkpoints kept elsewhere (--checkpoint-output-dir)",
         ) from error
-    except OSError:  # a file system that does not answer now tells nothing
+    except OSError:  # the file system does not answer now, so we do not know
         return
 
 

@@ -1,4 +1,4 @@
-"""How a run ended: good only if the engine and every instance say so."""
+"""How a run ended. It is good only if the engine and every instance say so."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Verdict:
     max_restarts: int = 0
     preemptions: int = 0  # with this one
     max_preemptions: int = 0
-    was_asked_to_stop: bool = False  # whatever became of it then
+    was_asked_to_stop: bool = False  # whether or not it did
 
     @property
     def headline(self) -> str:
@@ -88,7 +88,7 @@ class End:
     ended_ns: Optional[int] = None  # when the launcher began to end the run, if it did
     kept: Optional[int] = None  # the update of the newest checkpoint
     is_direct: bool = False  # what ended is the only instance itself
-    ask_hosts: Callable[[], Mapping[str, str]] = dict  # which host is in what trouble; asked where nothing else tells
+    ask_hosts: Callable[[], Mapping[str, str]] = dict  # what is wrong with which host; asked if all else fails
 
     @property
     def instances(self) -> Iterator[int]:
@@ -122,7 +122,7 @@ class End:
         return replace(self.failed(), engine_lines=lines, unkept_lines=self.unkept_lines())
 
     def failed(self) -> Verdict:
-        """A failure of which nothing is known yet."""
+        """A failure without a reason yet."""
         return Verdict(JobError.exit_code, "", resume=_how_to_resume(self.run))
 
     def blaming(self, verdict: Verdict, instance: int, reason: str) -> Verdict:
@@ -149,7 +149,7 @@ def judge(end: End) -> Verdict:
 
 
 def _stopped(end: End) -> Optional[Verdict]:
-    """All instances have left together, on request. Ctrl-C is still an interruption to whoever waits for the code."""
+    """All instances have stopped together, on request. After Ctrl-C, the exit code is still that of an interruption."""
     if not end.ours or not all(end.run.stopped(instance).exists() for instance in end.instances):
         return None
     code = INTERRUPTED if end.stopped_by == signal.SIGINT else StoppedError.exit_code
@@ -221,7 +221,7 @@ def _blamed_first(end: End) -> Optional[Verdict]:
 
 
 def _engine_failed(end: End) -> Verdict:
-    """Nobody tells why; perhaps the hosts do."""
+    """No record and no line of the engine says why; perhaps the hosts do."""
     code, verdict = end.code, end.engine_said()
     reason = f"the engine ended with exit code {code}" if code > 0 else f"the engine was ended by {_signal(code)}"
     hosts = end.ask_hosts()

@@ -1,4 +1,4 @@
-"""The documents: links that lead somewhere, commands that parse, a fresh reference."""
+"""The documents: links that lead somewhere, commands that parse, paragraphs that can be read, a fresh reference."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
+MOST_WORDS = 90  # of a paragraph
 README_LINES = 217
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FILE = re.compile(r"`((?:configs|topology|launcher|data_pipeline|workers|tests|benchmarks|docs)/[\w./-]*)`")
+_COMMAND = re.compile(r"^# Command +(ipulaunch .*)$", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -47,6 +50,24 @@ def test_links_lead_to_files_and_headings_that_exist(path: Path) -> None:
         if not there.exists() or (anchor and anchor not in _anchors(there)):
             lost.append(target)
     assert not lost, "\n".join(lost)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_names(DOCUMENTS))
+def test_paragraphs_are_short(path: Path) -> None:
+    """A list is one paragraph for each item, and a table is none."""
+    long = []
+    for paragraph in re.split(r"\n\s*\n|\n(?=- |\d+\. )", _prose(path)):
+        words = paragraph.split()
+        if len(words) > MOST_WORDS and not paragraph.lstrip().startswith("|"):
+            long.append(f"{len(words)} words: {' '.join(words[:12])} ...")
+    assert not long, "\n".join(long)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_names(DOCUMENTS))
+def test_files_that_documents_name_exist(path: Path) -> None:
+    named = [name for name in _FILE.findall(_prose(path)) if "NAME" not in name]
+    missing = [name for name in named if not (ROOT / name).exists()]
+    assert not missing, "\n".join(missing)
 
 
 def test_every_document_is_in_the_index() -> None:
@@ -80,6 +101,15 @@ def _commands(program: str) -> List[Tuple[str, str]]:
     return found
 
 
+def _commands_of_settings() -> List[Tuple[str, str]]:
+    """The command in the first lines of each file of settings."""
+    found = []
+    for path in sorted(ROOT.glob("configs/**/*.yaml")):
+        lines = _COMMAND.findall(path.read_text(encoding="utf-8"))
+        found += [(str(path.relative_to(ROOT)), line) for line in lines]
+    return found
+
+
 def _printed() -> List[Tuple[str, List[str]]]:
     """Every command of the documents that only plans or prints, with the output that is shown below it, up to `...`."""
     found = []
@@ -95,7 +125,7 @@ def _words(line: str) -> List[str]:
     return shlex.split(line, comments=True)[1:]
 
 
-@pytest.mark.parametrize(("document", "line"), _commands("ipulaunch"))
+@pytest.mark.parametrize(("document", "line"), [*_commands("ipulaunch"), *_commands_of_settings()])
 def test_commands_in_documents_parse(
     document: str, line: str, ipulaunch: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

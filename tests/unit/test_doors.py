@@ -30,6 +30,18 @@ NEVER: Dict[str, Set[str]] = {
     "topology": {"subprocess", "multiprocessing"},
 }
 
+# What each folder of launcher/ may import of the others: those above it here, as far as it needs them.
+LAUNCHER: Dict[str, Set[str]] = {
+    "engines": set(),  # what starts instances
+    "launch": {"engines"},  # what is decided
+    "schedulers": {"engines", "launch"},
+    "supervise": {"engines", "launch"},  # processes, and what they leave
+    "show": {"launch", "supervise"},
+    "doctor": {"engines", "launch", "supervise"},
+    "runs": {"engines", "launch", "schedulers", "supervise", "show", "doctor"},  # what is done: run, resume, look
+    "cli": {"engines", "launch", "schedulers", "supervise", "show", "doctor", "runs"},
+}
+
 SOURCES = sorted(path for room in DOORS for path in (ROOT / room).rglob("*.py"))
 
 
@@ -96,6 +108,25 @@ def test_room_imports_only_through_its_doors(room: str, trees: Dict[Path, ast.Mo
     assert wrong == []
 
 
+@pytest.mark.parametrize("folder", LAUNCHER)
+def test_folders_of_the_launcher_import_one_way(folder: str, trees: Dict[Path, ast.Module]) -> None:
+    wrong = [
+        f"{_name(path)}:{line} imports {name}"
+        for path, tree in trees.items()
+        if path.relative_to(ROOT).parts[:2] == ("launcher", folder)
+        for line, name in _imports(tree)
+        if name.startswith("ipulaunch.launcher.") and name.split(".")[2] not in LAUNCHER[folder] | {folder}
+    ]
+    assert wrong == []
+
+
+def test_every_folder_of_the_launcher_has_its_place_in_the_order() -> None:
+    places = list(LAUNCHER)
+    assert set(places) == {path.name for path in (ROOT / "launcher").iterdir() if (path / "__init__.py").exists()}
+    for place, folder in enumerate(places):
+        assert LAUNCHER[folder] <= set(places[:place]), f"{folder} imports what stands below it"
+
+
 def test_what_is_installed_is_the_rooms_and_nothing_of_the_tests() -> None:
     """The stand-in for the SDK must not be within reach of an installed package."""
     setup = configparser.ConfigParser()
@@ -122,6 +153,22 @@ def test_topology_does_not_print(trees: Dict[Path, ast.Module]) -> None:
     assert [
         f"{_name(p)}:{line}" for p, tree in quiet.items() for line, name, _ in _calls(tree) if name == "print"
     ] == []
+
+
+def test_only_engines_know_engines_by_their_names(trees: Dict[Path, ast.Module]) -> None:
+    """Everyone else asks the engine: an engine that is added needs no other line outside its own folder."""
+    compared = [
+        f"{_name(path)}:{node.lineno}"
+        for path, tree in trees.items()
+        if _room(path) == "launcher" and path.parent.name != "engines"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        for side in (node.left, *node.comparators)
+        if isinstance(side, ast.Attribute)
+        and side.attr == "name"
+        and "engine" in (getattr(side.value, "id", ""), getattr(side.value, "attr", ""))
+    ]
+    assert compared == []
 
 
 def test_no_file_is_a_decision_not_yet_made() -> None:

@@ -9,6 +9,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 
 from ipulaunch.configs.errors import UsageError
 
+LOCALHOST = "localhost"  # the machine that starts the instances, where no host is named
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _LONGEST_NAME = 253  # as DNS has it
 _MOST_HOSTS = 1 << 16

@@ -10,7 +10,7 @@ from typing import List, NamedTuple, Optional, Set, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.pods import HostEntry
-from ipulaunch.topology.machines import cgroups, cpulist
+from ipulaunch.topology.machines import cgroups, cpulist, hostlist
 from ipulaunch.topology.machines.cgroups import kernel_text
 
 Core = Tuple[int, ...]  # the hardware threads of one physical core
@@ -51,7 +51,7 @@ def discover(name: str, root: Path = Path("/")) -> Host:
 def is_here(name: str) -> bool:
     """Whether this is a name of the machine we run on."""
     own = os.uname().nodename
-    return name in ("localhost", "127.0.0.1", own, own.split(".")[0])
+    return name in (hostlist.LOCALHOST, "127.0.0.1", own, own.split(".")[0])
 
 
 def reference(name: str, layout: HostEntry, source: str) -> Host:

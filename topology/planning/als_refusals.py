@@ -22,12 +22,20 @@ def refuse_automatic_scaling(settings: Any, batch: Batch) -> None:
             " gradients have 32",
             hint="use --precision 16.16, or a fixed --loss-scaling",
         )
-    # Seen with the Keras of SDK 3.4: after 6 updates, weights differed by 0.003 between two replicas. Why is not known.
-    if batch.accumulation > 1 and batch.replicas > 1 and not settings.pipeline.splits:
+    # From SDK 3.1 on, an undivided model sums gradients over replicas before it accumulates them. The compiler takes
+    # every accumulator for one that differs between replicas, so each replica rounds its own with its own numbers.
+    if (
+        batch.accumulation > 1
+        and batch.replicas > 1
+        and not settings.pipeline.splits
+        and settings.device.stochastic_rounding == "on"
+    ):
         raise SettingsError(
-            f"automatic loss scaling on IPUs with accumulation {batch.accumulation} and {batch.replicas} replicas: with"
-            " the Keras of SDK 3.4, the weights of replicas drifted apart",
-            hint="use --gradient-accumulation-count 1, a pipeline, or a fixed --loss-scaling",
+            f"automatic loss scaling on IPUs with accumulation {batch.accumulation}, {batch.replicas} replicas and"
+            " --stochastic-rounding on: the SDK sums gradients over replicas before it accumulates them, each replica"
+            " rounds what it accumulates in its own way, and their weights drift apart",
+            hint="use --stochastic-rounding ri or off, --gradient-accumulation-count 1, a pipeline, or a fixed"
+            " --loss-scaling",
         )
     if first not in (2.0**power for power in range(_LARGEST_FIRST.bit_length())):
         raise SettingsError(

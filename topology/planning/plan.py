@@ -59,6 +59,11 @@ class Plan(NamedTuple):
         return tuple(dict.fromkeys(placement.host for placement in self.placements))
 
     @property
+    def is_on_this_host(self) -> bool:
+        """Whether all instances run on the machine that starts them, and no host is named."""
+        return self.hosts == (hostlist.LOCALHOST,)
+
+    @property
     def instances_per_host(self) -> int:
         return self.instances // len(self.hosts)
 

@@ -23,7 +23,7 @@ from ipulaunch.workers.backends.interface import Backend
 
 def make_backend(job: Job, batch: Batch, place: Place) -> Backend[Any]:
     """The backend of this instance, joined with the other instances."""
-    if job.backend == "ipu":
+    if not job.is_rehearsal:
         from ipulaunch.workers.backends.ipu.backend import IpuBackend
 
         return IpuBackend(job.settings, batch, place)
@@ -35,7 +35,7 @@ def make_backend(job: Job, batch: Batch, place: Place) -> Backend[Any]:
 
 def make_devices(job: Job) -> None:
     """A logical device for each pipeline stage, before TensorFlow has looked for any."""
-    if job.backend != "cpu":
+    if not job.is_rehearsal:
         return
     # Grappler's rewriting takes longer than the first update of a deep network and gains nothing later. In TensorFlow
     # 2.15 it also breaks our loops: its arithmetic optimizer joins sums across iterations, and its remapper gives up.

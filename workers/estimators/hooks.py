@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.errors import StoppedError
+from ipulaunch.configs.runs.checkpoints import ESTIMATOR_PREFIX, estimator_checkpoint_name
 from ipulaunch.configs.runs.events import CheckpointWritten
 from ipulaunch.workers.estimators.model_dir import ModelDir
 from ipulaunch.workers.instance import Instance
@@ -110,8 +111,8 @@ class Save(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         self.instance.records.require_current()
         (saver,) = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS)
         directory = self.directory.path
-        saver.save(session, str(directory / "model.ckpt"), global_step=step, write_meta_graph=False)
+        saver.save(session, str(directory / ESTIMATOR_PREFIX), global_step=step, write_meta_graph=False)
         self.directory.note(self.identity, self.watch.progress)
         self.saved_step = step
-        path = str(directory / f"model.ckpt-{step}")
+        path = str(directory / estimator_checkpoint_name(step))
         self.instance.records.event(CheckpointWritten(path, step // self.instance.batch.accumulation))

@@ -9,6 +9,7 @@ from typing import Any, Dict, NamedTuple, Optional
 import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, SettingsError
+from ipulaunch.configs.runs.checkpoints import checkpoints_of
 from ipulaunch.configs.runs.directory import write_whole
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.workers.instance import Instance
@@ -30,7 +31,7 @@ class ModelDir:
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self.path = Path(instance.settings.estimator.model_dir or instance.run.checkpoints).resolve()
+        self.path = checkpoints_of(instance.run, instance.job).resolve()
 
     def newest(self) -> Optional[Newest]:
         """What instance 0 finds, on all."""

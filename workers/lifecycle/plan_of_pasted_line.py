@@ -37,7 +37,7 @@ def plan_of_pasted_line(
 def _placements(found: Sequence[Dict[str, Any]], replicas: int) -> List[Placement]:
     names = [str(about["host"]) for about in found]
     if len(set(names)) == 1 or not all(map(hostlist.is_name, names)):
-        names = ["localhost"] * len(names)
+        names = [hostlist.LOCALHOST] * len(names)
     return [
         Placement(
             instance=index,

@@ -35,18 +35,18 @@ class Records:
     def are_current(self) -> bool:
         """Whether the run is still ours: the next attempt moves our directory away and makes one of its own.
 
-        An instance on a host that was cut off may live on while others have taken over the run. It must not write into
-        it any more.
+        An instance on a host that was cut off may live on after others have taken over the run. It must not write into
+        the run any more.
         """
         try:
             return _identity(self.run.events(self.instance).stat()) == self._identity
         except FileNotFoundError:
             return False
-        except OSError:  # a file system that cannot be reached tells nothing
+        except OSError:  # the file system does not answer, so we do not know
             return True
 
     def require_current(self) -> None:
-        """To be asked before anything is written that belongs to the run as a whole."""
+        """Call this before writing anything that belongs to the run as a whole."""
         if not self.are_current:
             raise JobError("another attempt has taken over the run", hint="nothing was lost: see the newest attempt")
 

@@ -24,7 +24,7 @@ def size_pools(cores: int, job: Job, environ: MutableMapping[str, str]) -> Threa
     # Threads that share an operation add its parts in an order that depends on how many they are.
     intra = 1 if job.settings.training.deterministic else cores
     use_keras_2(environ)
-    if job.backend == "cpu":  # a rehearsal is of the CPUs, also on a machine with a GPU
+    if job.is_rehearsal:  # a rehearsal is of the CPUs, also on a machine with a GPU
         environ["CUDA_VISIBLE_DEVICES"] = "-1"
     environ.setdefault("OMP_NUM_THREADS", str(intra))
     environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow greets at length on every start

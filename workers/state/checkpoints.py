@@ -14,14 +14,14 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from ipulaunch.configs.errors import DataError, JobError
-from ipulaunch.configs.runs.directory import records_of, write_whole
-from ipulaunch.configs.runs.job import checkpoints_of
+from ipulaunch.configs.runs.checkpoints import checkpoint_name, checkpoints_in, checkpoints_of, half_written_in
+from ipulaunch.configs.runs.directory import records_of, temporary_beside, write_whole
+from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.data_pipeline.sources.archive import read_arrays
 from ipulaunch.workers.lifecycle.failures import NO_SPACE, room_in
 
 _STATE, _MANIFEST = "state.npz", "manifest.json"
-_PREFIX = "update-"
 _LARGEST_UPDATE = 1 << 62
 
 
@@ -49,8 +49,8 @@ def save(
     more: Sequence[np.ndarray] = (),
 ) -> Path:
     """Write all state and facts, among them the update; the checkpoint appears under its name only when whole."""
-    final = directory / f"{_PREFIX}{facts['update']:08}"
-    temporary = directory / f".{final.name}.{os.getpid()}"
+    final = directory / checkpoint_name(facts["update"])
+    temporary = temporary_beside(final)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         # One level alone: a run directory that was removed is not to come back with nothing but checkpoints in it.
@@ -131,9 +131,9 @@ def found_in(directory: Path) -> List[Path]:
     """The checkpoints of a directory, the oldest first: of a run, of its checkpoints, or one alone."""
     if any((directory / name).is_file() for name in (_MANIFEST, _STATE)):
         return [directory]
-    inside = checkpoints_of(records_of(directory))
-    where = inside if inside.is_dir() else directory
-    return sorted(path for path in where.glob(f"{_PREFIX}*") if path.is_dir())
+    run = records_of(directory)
+    inside = checkpoints_of(run, job_of(run))
+    return checkpoints_in(inside if inside.is_dir() else directory)
 
 
 def loss_of(path: Path) -> float:
@@ -175,7 +175,7 @@ def newest_whole(directory: Path, tell: Callable[[str], None] = lambda reason: N
 
 def sweep(directory: Path) -> None:
     """Remove what a process that was killed left half written, or half removed."""
-    for path in directory.glob(f".{_PREFIX}*"):
+    for path in half_written_in(directory):
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -185,7 +185,7 @@ def prune(saved: List[Path], keep: int, best: Optional[Path]) -> List[Path]:
     for path in saved:
         if path not in kept:
             # Under a hidden name first: a checkpoint that is half removed must not look like one.
-            hidden = path.with_name(f".{path.name}.{os.getpid()}")
+            hidden = temporary_beside(path)
             shutil.rmtree(hidden, ignore_errors=True)
             with contextlib.suppress(FileNotFoundError):  # somebody has removed it by hand
                 path.rename(hidden)

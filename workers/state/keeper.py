@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
+from ipulaunch.configs.runs.checkpoints import checkpoints_of
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import CheckpointWritten, Resumed, read_event
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
@@ -24,7 +25,7 @@ class Keeper:
         training = instance.settings.training
         self.instance, self.state, self.identity = instance, state, identity
         self.writes = instance.writes or training.ckpt_all_instances
-        self.shared = Path(training.checkpoint_output_dir or instance.run.checkpoints)
+        self.shared = checkpoints_of(instance.run, instance.job)
         # Those of instance 0 are where they always are: resuming and validation read no others.
         self.directory = self.shared if instance.writes else self.shared / f"rank{instance.place.instance}"
         self.run = str(instance.run.path.absolute())

@@ -14,10 +14,10 @@ from ipulaunch.configs.errors import JobError, NotReadyError, UsageError
 from ipulaunch.configs.runs.directory import RunDirectory, records_of
 from ipulaunch.configs.text import utc
 from ipulaunch.launcher.cli.commands.status import runs_dir
-from ipulaunch.launcher.runs.claim import Holder, holder_of
 from ipulaunch.launcher.runs.states import find_run, how_to_end, statuses
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.scheduler import ENDED, RUNNING, scheduler_of
+from ipulaunch.launcher.supervise.claim import Holder, holder_of
 
 
 @click.command("cancel")

@@ -12,10 +12,10 @@ import click
 from ipulaunch.configs.errors import PlanError, UsageError
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.engines import discovery
+from ipulaunch.launcher.engines.command import shell_words
 from ipulaunch.launcher.engines.poprun import about_output
 from ipulaunch.launcher.engines.poprun_reader import Line, read_line
 from ipulaunch.launcher.engines.poprun_table import parse_sdk
-from ipulaunch.launcher.launch.command import shell_words
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.machines.pods import usual_ilds
 from ipulaunch.topology.planning.rules import Finding, Numbers, check
@@ -41,7 +41,7 @@ def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
     ilds = read.number("num-ilds", 0)
     if "num-ilds" in read.options and not ilds:
         raise PlanError("0 IPU-Link domains: a job needs at least 1", hint="leave --num-ilds out")
-    hosts = hostlist.parse(read.text("host") or "localhost")
+    hosts = hostlist.parse(read.text("host") or hostlist.LOCALHOST)
     replicas, depth = read.number("num-replicas", 1), read.number("ipus-per-replica", 1)
     numbers = Numbers(
         replicas=replicas,

@@ -27,15 +27,19 @@ from ipulaunch.launcher.cli.options import (
     where_options,
 )
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
-from ipulaunch.launcher.doctor.check import BOTH, DIRECT, OPENMPI, POPRUN
+from ipulaunch.launcher.doctor.check import BOTH, POPRUN
 from ipulaunch.launcher.doctor.diagnosis import VIPU_PORT, Diagnosis, Place, Vipu, with_places
 from ipulaunch.launcher.doctor.environment import this_machine
 from ipulaunch.launcher.doctor.examinations import diagnose
 from ipulaunch.launcher.doctor.report import MOST, as_data, as_text, can_run, lacks
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.registry import choose_engine, default_engine, engine_class, silent_rehearsal
+from ipulaunch.launcher.launch.earlier_runs import with_resume
 from ipulaunch.launcher.launch.launch import launch_planned, launch_program
-from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions, choose_engine, silent_rehearsal
-from ipulaunch.launcher.launch.planning import PROGRAM, named_hosts, plan_for, plan_program, plan_workload
-from ipulaunch.launcher.runs.earlier_runs import with_resume
+from ipulaunch.launcher.launch.machines import named_hosts
+from ipulaunch.launcher.launch.planning import PROGRAM, plan_for, plan_program
+from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology import Plan
 
 
@@ -97,7 +101,7 @@ def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any
     elif options.host_layout or options.ilds or options.oversubscribe:
         raise UsageError("a plan is described, and no system is named", hint="give --pod 16, or a workload")
     else:
-        name = POPRUN if options.engine == DIRECT else options.engine
+        name = engine_class(options.engine).doctor_name if options.engine else None
         diagnosis = diagnosis._replace(engines=(name,) if name else BOTH, hosts=named_hosts(options))
     _show(diagnosis, as_json, verbose)
 
@@ -121,7 +125,7 @@ def _doctor_workload(workload: str) -> click.Command:
     def doctor(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any) -> None:
         chosen = engine_from(values)
         engine = choose_engine(chosen, dry_run=False) if values["rehearsal"] else _engine(chosen)
-        resolved = with_resume(settings_from(workload, values, on_cpus=engine.name == OPENMPI))
+        resolved = with_resume(settings_from(workload, values, on_cpus=engine.is_rehearsal))
         options = launch_options_from(values)
         solution = plan_workload(resolved, options, engine)
         with contextlib.suppress(NotReadyError):  # what is not ready is found below
@@ -154,7 +158,7 @@ def _doctor_program(verbose: bool, as_json: bool, run_dir: Optional[Path], **val
 def _engine(chosen: Optional[str]) -> Engine:
     """What would start the instances: beside IPUs poprun, since no launch rehearses there unless it is asked to."""
     engine = choose_engine(chosen, dry_run=False)
-    return choose_engine(POPRUN, dry_run=False) if silent_rehearsal(engine, chosen) else engine
+    return choose_engine(default_engine("ipu"), dry_run=False) if silent_rehearsal(engine, chosen) else engine
 
 
 def _diagnosis(options: LaunchOptions, run_dir: Optional[Path]) -> Diagnosis:
@@ -164,15 +168,15 @@ def _diagnosis(options: LaunchOptions, run_dir: Optional[Path]) -> Diagnosis:
         run_dir=None if run_dir is None else run_dir.absolute(),
         vipu=_vipu(options.poprun),
         writes=_cache(options.poprun),
-        is_direct=options.engine == DIRECT,
+        is_direct=options.engine is not None and engine_class(options.engine).doctor_name != options.engine,
         directory=Path.cwd(),
     )
 
 
 def _planned(diagnosis: Diagnosis, plan: Plan, engine: Engine, is_chosen: bool) -> Diagnosis:
-    name = OPENMPI if engine.name == OPENMPI else POPRUN  # one process without poprun needs the same SDK
+    name = engine.doctor_name
     engines: Tuple[str, ...] = (name,) if is_chosen else BOTH
-    hosts = () if plan.hosts == ("localhost",) else plan.hosts
+    hosts = () if plan.is_on_this_host else plan.hosts
     return diagnosis._replace(plan=plan, engine=name, engines=engines, hosts=hosts)
 
 
@@ -199,6 +203,7 @@ def _show(diagnosis: Diagnosis, as_json: bool, verbose: bool) -> None:
         click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
     if can_run(diagnosis, checks) is False:
         missing = some(lacks(str(diagnosis.engine), checks), MOST)
-        instead = "" if diagnosis.engine == OPENMPI else "; --engine openmpi rehearses on CPUs"
+        is_rehearsal = engine_class(str(diagnosis.engine)).backend == "cpu"
+        instead = "" if is_rehearsal else "; --engine openmpi rehearses on CPUs"
         message = f"this cannot run here with {diagnosis.name_of(str(diagnosis.engine))}; missing: {missing}"
         raise NotReadyError(message, hint=f"the report has the fixes{instead}")

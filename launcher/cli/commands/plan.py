@@ -21,8 +21,10 @@ from ipulaunch.launcher.cli.options import (
     with_help,
 )
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
-from ipulaunch.launcher.launch.launch_options import choose_engine
-from ipulaunch.launcher.launch.planning import PROGRAM, plan_program, plan_workload
+from ipulaunch.launcher.engines.registry import choose_engine
+from ipulaunch.launcher.launch.machines import hosts_of_pod
+from ipulaunch.launcher.launch.planning import PROGRAM, plan_program
+from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.launcher.show.messages import messages_data, show_messages
 from ipulaunch.launcher.show.picture import draw_plan, table
 from ipulaunch.topology.networks import network_of
@@ -101,7 +103,7 @@ def _plan_workload(workload: str) -> click.Command:
         if splits_by is not None and suggest_splits is None:
             raise UsageError(f"--splits-by {splits_by} is for --suggest-splits", hint="give --suggest-splits STAGES")
         engine = choose_engine(engine_from(values), dry_run=True)
-        resolved = settings_from(workload, values, on_cpus=engine.name == "openmpi")
+        resolved = settings_from(workload, values, on_cpus=engine.is_rehearsal)
         if suggest_splits is not None:
             if resolved.settings.pipeline.splits:
                 raise UsageError(
@@ -109,7 +111,7 @@ def _plan_workload(workload: str) -> click.Command:
                 )
             _print_suggestion(resolved.settings, suggest_splits, splits_by or "flops", as_json)
             return
-        _print(plan_workload(resolved, launch_options_from(values), engine, hosts_need_names=False), explain, as_json)
+        _print(plan_workload(resolved, launch_options_from(values), engine, unnamed=hosts_of_pod), explain, as_json)
 
     with_help(plan, _HELP)
     return plan
@@ -124,7 +126,7 @@ def _plan_program(explain: bool, as_json: bool, **values: Any) -> None:
     settings = program_settings(values)
     engine = choose_engine(values["engine"], dry_run=True)
     options = launch_options_from(values)
-    _print(plan_program(options, engine, settings, hosts_need_names=False), explain, as_json)
+    _print(plan_program(options, engine, settings, unnamed=hosts_of_pod), explain, as_json)
 
 
 with_help(_plan_program, _HELP)

@@ -9,7 +9,7 @@ import click
 
 from ipulaunch.configs.messages import note
 from ipulaunch.launcher.cli.commands.status import runs_dir
-from ipulaunch.launcher.runs.earlier_runs import all_runs
+from ipulaunch.launcher.launch.earlier_runs import all_runs
 from ipulaunch.launcher.runs.states import statuses
 from ipulaunch.launcher.show.messages import show_messages
 from ipulaunch.launcher.show.picture import table

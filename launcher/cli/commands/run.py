@@ -12,8 +12,8 @@ from ipulaunch.configs.settings.sections import Launch
 from ipulaunch.launcher.cli.commands.output import print_launch
 from ipulaunch.launcher.cli.options import launch_options_from, run_options, verbosity_from
 from ipulaunch.launcher.cli.settings_command import ProgramCommand
+from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_program
-from ipulaunch.launcher.launch.launch_options import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.planning import plan_program
 from ipulaunch.launcher.show.messages import show_messages
 
@@ -81,13 +81,13 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
         return
     from ipulaunch.launcher.launch.needs import require_program, require_python
     from ipulaunch.launcher.runs.run_paths import run_path
+    from ipulaunch.launcher.runs.running import run_launch
     from ipulaunch.launcher.show.display import make_display
-    from ipulaunch.launcher.supervise.running import carry_out
 
-    if options.python is not None and engine.name == "openmpi":
+    if options.python is not None and engine.is_rehearsal:
         require_python(options.python)
-    if launch.solution.plan.hosts == ("localhost",):
+    if launch.solution.plan.is_on_this_host:
         require_program(program[0], options.env)
     with run_path("program", run_dir) as path:
-        code = carry_out(launch, path, make_display(verbose=False), is_made=run_dir is None)
+        code = run_launch(launch, path, make_display(verbose=False), is_made=run_dir is None)
     click.get_current_context().exit(code)

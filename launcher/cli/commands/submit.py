@@ -21,8 +21,11 @@ from ipulaunch.launcher.cli.options import (
     with_help,
 )
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
+from ipulaunch.launcher.engines.registry import cluster_engine
 from ipulaunch.launcher.runs.run_paths import new_run_path, run_path
-from ipulaunch.launcher.schedulers.submission import Submission, choose_scheduler, engine_for, hand_over, prepare
+from ipulaunch.launcher.schedulers.hand_over import hand_over
+from ipulaunch.launcher.schedulers.submission import Submission, prepare
+from ipulaunch.launcher.schedulers.wishes import choose_scheduler
 from ipulaunch.launcher.show.messages import messages_data, show_messages
 
 _MAIL_TYPES = ("BEGIN", "END", "FAIL", "REQUEUE", "TIME_LIMIT", "ALL", "NONE")
@@ -97,20 +100,20 @@ def _submit(workload: str) -> click.Command:
     def submit(**values: Any) -> None:
         dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
         verbose = verbosity_from(values) > 0
-        options = {name[len(_PREFIX) :]: values.pop(name) for name in list(values) if name.startswith(_PREFIX)}
-        site = Site() if options["site"] is None else read_site(options["site"])
-        scheduler = choose_scheduler(options["scheduler"], site)
-        engine = engine_for(engine_from(values))
+        given = {name[len(_PREFIX) :]: values.pop(name) for name in list(values) if name.startswith(_PREFIX)}
+        site = Site() if given["site"] is None else read_site(given["site"])
+        scheduler = choose_scheduler(given["scheduler"], site)
+        engine = cluster_engine(engine_from(values))
         in_pods = scheduler == "kubernetes"
-        resolved = settings_from(workload, values, on_cpus=engine.name == "openmpi", elsewhere=in_pods)
-        asked = launch_options_from(values, elsewhere=in_pods)
+        resolved = settings_from(workload, values, on_cpus=engine.is_rehearsal, elsewhere=in_pods)
+        options = launch_options_from(values, elsewhere=in_pods)
         if dry_run:
             path = new_run_path(workload, run_dir)
-            submission = prepare(resolved, asked, engine, scheduler, site, options, path, verbose=verbose)
+            submission = prepare(resolved, options, engine, scheduler, site, given, path, verbose=verbose)
             _print(submission, as_json)
             return
         with run_path(workload, run_dir) as path:
-            submission = prepare(resolved, asked, engine, scheduler, site, options, path, verbose=verbose)
+            submission = prepare(resolved, options, engine, scheduler, site, given, path, verbose=verbose)
             _hand_over(submission, as_json, is_made=run_dir is None)
 
     others, submit.params = submit.params, []

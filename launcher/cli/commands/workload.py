@@ -18,9 +18,9 @@ from ipulaunch.launcher.cli.options import (
     verbosity_from,
 )
 from ipulaunch.launcher.cli.settings_command import SettingsCommand
+from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
+from ipulaunch.launcher.launch.earlier_runs import about_resume, with_resume
 from ipulaunch.launcher.launch.launch import launch_workload
-from ipulaunch.launcher.launch.launch_options import choose_engine, refuse_silent_rehearsal
-from ipulaunch.launcher.runs.earlier_runs import about_resume, with_resume
 from ipulaunch.launcher.show.messages import show_messages
 
 
@@ -37,7 +37,7 @@ def make_command(workload: str) -> click.Command:
         engine = choose_engine(engine_asked, dry_run or as_json)
         if not values["rehearsal"]:
             refuse_silent_rehearsal(engine, engine_asked, "--engine openmpi or --rehearsal")
-        settings = settings_from(workload, values, on_cpus=engine.name == "openmpi")
+        settings = settings_from(workload, values, on_cpus=engine.is_rehearsal)
         resolved = with_resume(settings)
         show_messages(about_resume(settings, resolved))
         options = launch_options_from(values)
@@ -47,12 +47,12 @@ def make_command(workload: str) -> click.Command:
             print_launch(launch_workload(resolved, options, engine, None), as_json)
             return
         from ipulaunch.launcher.runs.run_paths import run_path
+        from ipulaunch.launcher.runs.running import run_launch
         from ipulaunch.launcher.show.display import make_display
-        from ipulaunch.launcher.supervise.running import carry_out
 
         with run_path(workload, run_dir) as path:
             launch = launch_workload(resolved, options, engine, path)
-            code = carry_out(launch, path, make_display(verbose), is_made=run_dir is None)
+            code = run_launch(launch, path, make_display(verbose), is_made=run_dir is None)
         click.get_current_context().exit(code)
 
     return command

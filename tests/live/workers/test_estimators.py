@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import shutil
@@ -13,26 +12,12 @@ from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
-from fixtures.trainings import LONGEST_S, SMOOTH
+from fixtures.trainings import LONGEST_S, SMOOTH, has_estimators, needs_estimators
 
 FAKES = Path(__file__).parents[2] / "fakes"
 IPU = "tensorflow.python.ipu"
 SMALL = ["cifar10", "--side", "16", "--n-train", "32", "--batch-size", "2", "--dropout", "0"]
 Start = Callable[..., None]
-
-
-def has_estimators() -> bool:
-    """Up to TensorFlow 2.15, which is not loaded to be asked."""
-    for name in ("tensorflow", "tensorflow-cpu"):
-        try:
-            major, minor, *_ = importlib.metadata.version(name).split(".")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return (int(major), int(minor)) < (2, 16)
-    return False
-
-
-needs_estimators = pytest.mark.skipif(not has_estimators(), reason="this TensorFlow has no Estimators")
 
 
 @pytest.fixture()

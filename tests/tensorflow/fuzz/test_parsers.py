@@ -47,9 +47,9 @@ from ipulaunch.data_pipeline.sources.mnist import Mnist
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, read_attempts, read_trace
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.openmpi import OpenMpiOptions, openmpi_argv
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import LaunchOptions
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.endings import read_endings
@@ -214,7 +214,7 @@ def settings(place: Path, data: bytes) -> None:
 
 
 @parser(
-    "one setting", harmed([b"data.n_train=64", b"optimizer.learning_rate=1/2", b"data.data_dir=/a b", b"a.b=[1, 2]"])
+    "one setting", harmed([b"data.n_train=64", b"optimizer.learning_rate=1/2", b"data.directory=/a b", b"a.b=[1, 2]"])
 )
 def one_setting(place: Path, data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")  # as Python hands arguments and variables to us
@@ -463,7 +463,7 @@ def example(place: Path, data: bytes) -> None:
 def volume(place: Path, data: bytes) -> None:
     (place / "train").mkdir()
     write_records(place / "train" / "a.tfrecord", [VOLUME, data])
-    settings = CosmoflowData(data_dir=str(place), side=2, channels=4, targets=4, n_train=2)
+    settings = CosmoflowData(directory=str(place), side=2, channels=4, targets=4, n_train=2)
     CosmoflowRecords(settings, "train", threads=1).load(np.arange(2))
 
 

@@ -67,8 +67,8 @@ def soon() -> Any:
         pytest.param("data: {n_train: !!int ''}", id="a number without digits"),
         pytest.param("data: {n_train: 1:" + "59:" * 300 + "0.5}", id="sixties beyond every float"),
         pytest.param("data: {n_train: " + "9" * 500_000 + "}", id="a number of many digits"),
-        pytest.param('data: {data_dir: "a\\0b"}', id="a path with a zero"),
-        pytest.param('data: {data_dir: "a\\e[2Jb"}', id="a path that clears the screen"),
+        pytest.param('data: {directory: "a\\0b"}', id="a path with a zero"),
+        pytest.param('data: {directory: "a\\e[2Jb"}', id="a path that clears the screen"),
         pytest.param("<<: {data: {}}", id="a merge"),
         pytest.param("pipeline: {device_mapping: [18446744073709551616]}", id="an IPU of a high number"),
     ],
@@ -94,7 +94,7 @@ def test_small_fractions_are_still_read() -> None:
 
 def test_bytes_that_are_no_text_are_refused_as_a_setting() -> None:
     with pytest.raises(SettingsError, match="expected one line of text"):
-        build(schema_of("cosmoflow"), assignment("data.data_dir=\udcff", "--set"), {})
+        build(schema_of("cosmoflow"), assignment("data.directory=\udcff", "--set"), {})
     with pytest.raises(SettingsError, match="is not text"):
         parse_yaml("a: \udcff", "job.yaml")
 
@@ -177,7 +177,7 @@ def test_whole_characters_written_in_halves_are_read() -> None:
 def test_pipes_devices_and_directories_are_no_records(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             read_text(path)
 
 

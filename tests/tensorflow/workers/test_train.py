@@ -666,4 +666,4 @@ def test_a_missing_set_says_what_is_missing(run: Callable[..., Run], tmp_path: P
     with pytest.raises(DataError, match="needs --dataset-path, or --synthetic-data cpu"):
         run("none", dataclasses.replace(SETTINGS, data=real))
     with pytest.raises(DataError, match="there is no MNIST in"):
-        run("empty", dataclasses.replace(SETTINGS, data=dataclasses.replace(real, dataset_path=str(tmp_path))))
+        run("empty", dataclasses.replace(SETTINGS, data=dataclasses.replace(real, directory=str(tmp_path))))

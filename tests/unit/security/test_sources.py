@@ -27,7 +27,7 @@ CHAINS = {
 }
 SHELLS = {
     # mpirun and poprun take a lone `:` among a program's own arguments for theirs; only a shell can hide it.
-    "launcher/launch/command.py": ["names /bin/sh"],
+    "launcher/engines/command.py": ["names /bin/sh"],
     # What a Pod runs is a script, as the jobs of other schedulers are.
     "launcher/schedulers/kubernetes.py": ["names /bin/bash"],
 }

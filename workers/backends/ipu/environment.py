@@ -6,15 +6,22 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Mapping
 
-from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.errors import NotReadyError, SettingsError
+from ipulaunch.topology.planning.popdist import is_told
 
 _FLAGS, _ENGINE = "TF_POPLAR_FLAGS", "POPLAR_ENGINE_OPTIONS"
+_MODEL_FLAG = "--use_ipu_model"
 _CACHE_FLAG, _CACHE_OF_POPRUN = "--executable_cache_path", "POPDIST_EXECUTABLE_CACHE_PATH"
 
 
 def flags(settings: Any, environ: Mapping[str, str]) -> Dict[str, str]:
     """The variables to set before the first use of an IPU: the user's flags, and those that the settings ask for."""
     given = environ.get(_FLAGS, "")
+    if _MODEL_FLAG in given and is_told(environ):
+        raise NotReadyError(
+            f"{_FLAGS} has {_MODEL_FLAG}, and under poprun the SDK runs on hardware only",
+            hint=f"take {_MODEL_FLAG} out of {_FLAGS}, or run one process without poprun: --engine direct",
+        )
     if settings.device.compile_only and _CACHE_FLAG not in given and not environ.get(_CACHE_OF_POPRUN):
         raise SettingsError(
             "--compile-only has no place to keep what it compiles",

@@ -27,7 +27,7 @@ exec /bin/sh -c "$2"
 
 
 @pytest.fixture()
-def real_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+def real_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     ssh = tmp_path / "bin" / "ssh"
     ssh.parent.mkdir()
     ssh.write_text(FAKE_SSH)
@@ -43,12 +43,12 @@ def by_host(checks: List[Check]) -> Dict[str, Dict[str, str]]:
     return found
 
 
-def test_hosts_that_are_really_asked(real_world: Environment, tmp_path: Path) -> None:
+def test_hosts_that_are_really_asked(real_environment: Environment, tmp_path: Path) -> None:
     data = tmp_path / "the data"
     data.mkdir()
     reads = (Place("data", data, "--data-dir"),)
     diagnosis = Diagnosis(hosts=("good", "locked", "bare"), directory=tmp_path, reads=reads, python=sys.executable)
-    found = by_host(check_hosts(diagnosis, real_world))
+    found = by_host(check_hosts(diagnosis, real_environment))
     assert found == {
         "good": dict.fromkeys(("ssh", "Python", "ipulaunch", "run directory", "data", "clock"), "ok"),
         "locked": {"ssh": "missing"},
@@ -57,17 +57,17 @@ def test_hosts_that_are_really_asked(real_world: Environment, tmp_path: Path) ->
     assert not list(tmp_path.glob(".ipulaunch-doctor-*"))
 
 
-def test_a_launch_is_refused_where_a_host_is_not_ready(real_world: Environment, tmp_path: Path) -> None:
+def test_a_launch_is_refused_where_a_host_is_not_ready(real_environment: Environment, tmp_path: Path) -> None:
     diagnosis = Diagnosis(engine="openmpi", directory=tmp_path)
-    require_hosts(diagnosis._replace(hosts=("good",)), real_world)
+    require_hosts(diagnosis._replace(hosts=("good",)), real_environment)
     with pytest.raises(NotReadyError, match=r"host locked: ssh: .*Permission denied") as refused:
-        require_hosts(diagnosis._replace(hosts=("good", "locked")), real_world)
+        require_hosts(diagnosis._replace(hosts=("good", "locked")), real_environment)
     assert "ssh-copy-id locked" in refused.value.hint
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_NODEFILE"])
 def test_inside_a_job_ssh_is_not_needed(
-    name: str, real_world: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, real_environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "4711")
     diagnosis = Diagnosis(engine="openmpi", hosts=("good", "locked"), python=sys.executable, directory=tmp_path)
@@ -78,10 +78,12 @@ def test_inside_a_job_ssh_is_not_needed(
         require_hosts(diagnosis._replace(hosts=("bare", "locked")), this_machine())
 
 
-def test_hosts_that_could_not_take_part_are_told_with_the_first_reason(real_world: Environment, tmp_path: Path) -> None:
+def test_hosts_that_could_not_take_part_are_told_with_the_first_reason(
+    real_environment: Environment, tmp_path: Path
+) -> None:
     hosts = ("localhost", "fine", "locked", "bare")
     diagnosis = Diagnosis(engine="openmpi", hosts=hosts, python=sys.executable, directory=tmp_path)
-    wrong = unready_hosts(diagnosis, real_world)
+    wrong = unready_hosts(diagnosis, real_environment)
     assert sorted(wrong) == ["bare", "locked"]
     assert wrong["locked"] == "does not answer (locked: Permission denied (publickey).)"
     assert wrong["bare"].startswith("is not ready: Python (")
@@ -89,8 +91,8 @@ def test_hosts_that_could_not_take_part_are_told_with_the_first_reason(real_worl
 
 @pytest.mark.parametrize(("engine", "is_own"), [("poprun", False), ("poprun", True), ("openmpi", True)])
 def test_of_poprun_and_of_own_programs_only_silent_hosts_are_blamed(
-    engine: str, is_own: bool, real_world: Environment, tmp_path: Path
+    engine: str, is_own: bool, real_environment: Environment, tmp_path: Path
 ) -> None:
     hosts = ("fine", "locked", "bare")
     diagnosis = Diagnosis(engine=engine, hosts=hosts, python=sys.executable, directory=tmp_path, is_own_program=is_own)
-    assert sorted(unready_hosts(diagnosis, real_world)) == ["locked"]
+    assert sorted(unready_hosts(diagnosis, real_environment)) == ["locked"]

@@ -10,7 +10,7 @@ import pytest
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.poprun_table import Sdk
-from ipulaunch.launcher.launch.launch_options import choose_engine
+from ipulaunch.launcher.engines.registry import choose_engine
 
 
 def _script(path: Path, text: str) -> Path:

@@ -15,9 +15,9 @@ import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.settings.survival import Survival
-from ipulaunch.launcher.runs.claim import claim
 from ipulaunch.launcher.schedulers import slurm
 from ipulaunch.launcher.schedulers.tools import NoAnswer
+from ipulaunch.launcher.supervise.claim import claim
 from ipulaunch.launcher.supervise.endings import within_preemptions
 from ipulaunch.launcher.supervise.verdict import Verdict
 
@@ -85,7 +85,7 @@ def test_run_of_this_machine_is_cancelled_through_its_launcher(
 import pathlib, time
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.settings.survival import Survival
-from ipulaunch.launcher.runs.claim import claim
+from ipulaunch.launcher.supervise.claim import claim
 with claim(RunDirectory(pathlib.Path({str(path)!r}))):
     print("ready", flush=True)
     time.sleep(3600)

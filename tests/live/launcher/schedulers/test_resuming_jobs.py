@@ -11,7 +11,8 @@ import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import from_yaml
-from ipulaunch.launcher.runs import resuming
+from ipulaunch.launcher.engines.registry import ENGINES, engine_class
+from ipulaunch.launcher.runs import running
 
 Run = Callable[..., Any]
 
@@ -21,8 +22,9 @@ class Resumed:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.runs: List[Path] = []
-        monkeypatch.setattr(resuming, "attend", self._attend)
-        monkeypatch.setattr(resuming, "require", lambda engine: None)
+        monkeypatch.setattr(running, "attend", self._attend)
+        for name in ENGINES:
+            monkeypatch.setattr(engine_class(name), "require", lambda engine: None)
 
     def _attend(self, launch: Any, run: RunDirectory, display: Any, signals: Any) -> int:
         self.runs.append(run.path)

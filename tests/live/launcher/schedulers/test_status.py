@@ -11,7 +11,7 @@ from typing import Any, Callable
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.runs.claim import claim
+from ipulaunch.launcher.supervise.claim import claim
 
 Run = Callable[..., Any]
 

@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Set
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.launch.command import Command
+from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.supervise import processes
 from ipulaunch.launcher.supervise.instance_logs import InstanceLogs
 from ipulaunch.launcher.supervise.session_files import left_sessions, own_session, segments_of

@@ -15,7 +15,7 @@ import pytest
 
 from ipulaunch.configs.errors import JobError, NotReadyError
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.launch.command import Command
+from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.supervise import processes, stop_signals, supervision
 from ipulaunch.launcher.supervise.instance_logs import Echo, InstanceLogs
 from ipulaunch.launcher.supervise.stop_signals import SIGNALS, StopSignals

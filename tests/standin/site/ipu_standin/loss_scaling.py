@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, List
 
 import tensorflow as tf
 
@@ -44,6 +44,10 @@ def make_als(sdk: Sdk) -> Any:
             self._lsf = tf.Variable(float(first), trainable=False, name="loss_scaling_factor")
             if not unscales_early:
                 self._prev_lsf = tf.Variable(float(first), trainable=False, name="prev_loss_scaling_factor")
+
+        def state(self) -> List[Any]:
+            """What moves the factor."""
+            return [self._hist, self._n, self._lsf, *([] if unscales_early else [self._prev_lsf])]
 
         def get_config(self) -> Any:
             return {**super().get_config(), "inner_optimizer_type": type(self._opt)}

@@ -89,6 +89,8 @@ def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., A
     def assign(assignment: Any) -> None:
         before_compile("set_pipeline_stage_assignment")
         pipelining.check_assignment(sdk, model, assignment)
+        if sdk.table.sdk >= "3.1":
+            pipelining.call_again(model)
         options.assignment = assignment
 
     def replicate(method: Any) -> None:

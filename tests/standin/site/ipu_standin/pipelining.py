@@ -110,6 +110,12 @@ def check_assignment(sdk: Any, model: Any, assignment: Any) -> None:
                 computed.update(node.flat_output_ids)
 
 
+def call_again(model: Any) -> None:
+    """Call every layer once more, as the SDK does for the nodes that its stages run."""
+    for node in nodes_in_order(model):
+        node.layer(*node.call_args, **node.call_kwargs)
+
+
 def missing_stages(assignment: Sequence[LayerAssignment]) -> List[int]:
     """The stages before the last that have no layer."""
     found = {item.pipeline_stage or 0 for item in assignment}

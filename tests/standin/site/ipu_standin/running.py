@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -64,11 +64,13 @@ def fit(
         )
         watchers.on_train_begin()
         logs: Dict[str, Any] = {}
+        options.scales_each = _scales_each(sdk, model, options)
         for epoch in feed.epochs(epochs):
             _check_model(model, options, "train")
-            _check_rounding(sdk, model)
+            _check_rounding(sdk, model, options, feed.replicas)
             watchers.on_epoch_begin(epoch)
-            own = [Own(model) for _ in range(feed.replicas)]
+            scaling = model.optimizer.state() if options.scales_each else []
+            own = [Own(model, scaling) for _ in range(feed.replicas)]
             for first in range(0, feed.steps, feed.steps_per_execution):
                 watchers.on_train_batch_begin(first)
                 for _ in range(feed.steps_per_execution // options.steps_per_update):
@@ -81,18 +83,28 @@ def fit(
     return model.history
 
 
-def _check_rounding(sdk: Sdk, model: Any) -> None:
+def _scales_each(sdk: Sdk, model: Any, options: Options) -> bool:
+    """Whether a loss scale moves with micro-batches; SDK 3.0 moves it with updates wherever it is."""
+    is_accumulated = not options.stages and options.steps_per_update > 1
+    return is_als(model.optimizer) and is_accumulated and sdk.table.sdk >= "3.1"
+
+
+def _check_rounding(sdk: Sdk, model: Any, options: Options, local_replicas: int) -> None:
     """Replicas that round their weights each in its own way would drift apart; the SDK says nothing."""
     is_half = any(weight.dtype == tf.float16 for weight in model.trainable_variables)
-    if sdk.replicas > 1 and is_half and sdk.rounding == "ON" and not sdk.is_prng_stable:
+    if sdk.instances * local_replicas == 1 or not is_half or sdk.rounding != "ON":
+        return
+    if not sdk.is_prng_stable:
         raise RuntimeError("stochastic rounding without enable_prng_stability: the weights of replicas drift apart")
+    if options.scales_each:
+        raise RuntimeError("each replica rounds the sum that it accumulates: the weights of replicas drift apart")
 
 
 class Own:
-    """What each replica has of its own: metrics, and statistics such as those of batch norms."""
+    """What each replica has of its own: metrics, and statistics such as those of batch norms or of a loss scale."""
 
-    def __init__(self, model: Any) -> None:
-        self.model, self.metrics = model, None  # type: Any, Any
+    def __init__(self, model: Any, scaling: Sequence[Any] = ()) -> None:
+        self.model, self.scaling, self.metrics = model, scaling, None  # type: Any, Any, Any
         self.statistics = [variable.numpy() for variable in self._statistics()]
 
     def load(self) -> None:
@@ -117,7 +129,7 @@ class Own:
             variable.assign(value)
 
     def _statistics(self) -> List[Any]:
-        return [component(variable) for variable in self.model.non_trainable_variables]
+        return [component(variable) for variable in (*self.model.non_trainable_variables, *self.scaling)]
 
     def _metric_variables(self) -> List[Any]:
         return [component(variable) for metric in self.model.metrics for variable in metric.variables]
@@ -126,13 +138,13 @@ class Own:
 def _update(sdk: Sdk, model: Any, options: Options, feed: Feed, own: List[Own]) -> None:
     """One weight update: the replicas take turns within a step, as an infeed serves them."""
     optimizer, weights = model.optimizer, model.trainable_variables
-    options.scales_each = is_als(optimizer) and not options.stages and options.steps_per_update > 1
     accumulated: List[Any] = [None] * feed.replicas
     for step in range(options.steps_per_update):
         for replica in range(feed.replicas):
             gradients = _step(sdk, model, options, feed.next(), own[replica])
-            if options.scales_each:  # each replica by itself; here one factor is for all
+            if options.scales_each:  # each replica by itself
                 optimizer._do_lsf_update()
+                own[replica].keep()
             accumulated[replica] = _accumulate(accumulated[replica], gradients, step, options)
     reduced = [sdk.sum_over_instances(sum(parts)) for parts in zip(*accumulated)]
     mine = [tf.constant(part) for part in accumulated[0]]

@@ -161,7 +161,7 @@ def check_config(sdk: Sdk, config: Any) -> None:
     distribution = config.experimental.multi_replica_distribution
     if distribution.process_count and not 0 <= distribution.process_index < distribution.process_count:
         raise ValueError(f"process_index {distribution.process_index} of {distribution.process_count}")
-    if distribution.process_count and "--use_ipu_model" in sdk.flags:
+    if distribution.process_count and "--use_ipu_model" in sdk.environ.get("TF_POPLAR_FLAGS", ""):
         raise ValueError("several instances cannot use the IPU Model")
     if config.io_tiles.place_ops_on_io_tiles and not config.io_tiles.num_io_tiles:
         raise ValueError("place_ops_on_io_tiles needs num_io_tiles")

@@ -22,7 +22,7 @@ CosmoflowSet = Callable[..., Path]
 
 
 def records(directory: Path, **settings: Any) -> CosmoflowRecords:
-    data = CosmoflowData(data_dir=str(directory), **{"n_train": 10**6, "side": 2, **settings})
+    data = CosmoflowData(directory=str(directory), **{"n_train": 10**6, "side": 2, **settings})
     return CosmoflowRecords(data, "train", threads=2)
 
 

@@ -42,7 +42,7 @@ def made(tmp_path: Path) -> MakeSet:
 
 def sources(workload: str, data_dir: Path, *settings: str) -> Dict[str, Source]:
     """What a rehearsal of this workload reads."""
-    about = job(workload, f"data.dataset_path={data_dir}", *settings)
+    about = job(workload, f"data.directory={data_dir}", *settings)
     return make_sources(about, ALONE, 2, meet=str, progress=lambda what, done, total: None)
 
 
@@ -107,9 +107,8 @@ def test_labels_beyond_the_classes_are_refused_where_they_are_read(made: MakeSet
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_directory_without_the_set_is_told_what_it_should_hold(workload: str, tmp_path: Path) -> None:
-    place = "data_dir" if workload == "cosmoflow" else "dataset_path"
     with pytest.raises(DataError, match=re.escape(str(tmp_path))) as caught:
-        make_sources(job(workload, f"data.{place}={tmp_path}"), ALONE, 2, meet=str, progress=lambda *about: None)
+        make_sources(job(workload, f"data.directory={tmp_path}"), ALONE, 2, meet=str, progress=lambda *about: None)
     assert caught.value.hint == PUBLISHED_SETS[workload].hint
 
 

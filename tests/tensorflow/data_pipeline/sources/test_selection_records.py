@@ -44,9 +44,9 @@ def images(tmp_path: Path) -> Path:
 
 def job_of(data_dir: Optional[Path], *settings: str, workload: str = "cosmoflow") -> Job:
     if workload == "cosmoflow":
-        settings = (f"data.data_dir={data_dir}", "data.side=2", "model.n_conv_layers=1", *settings)
+        settings = (f"data.directory={data_dir}", "data.side=2", "model.n_conv_layers=1", *settings)
     elif data_dir is not None:
-        settings = (f"data.dataset_path={data_dir}", *settings)
+        settings = (f"data.directory={data_dir}", *settings)
     overrides = [assignment(setting, "--set") for setting in settings]
     return Job(workload, "cpu", resolve(workload, rehearsal=True, overrides=overrides).settings)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ipulaunch.configs.runs.directory import RunDirectory, records_of, whole_run, write_whole
+from ipulaunch.configs.runs.directory import RunDirectory, made_whole, records_of, whole_run, write_whole
 
 
 def test_layout_is_the_documented_one() -> None:
@@ -54,3 +54,20 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         write_whole(tmp_path / "taken", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_bytes_are_written_as_they_are(tmp_path: Path) -> None:
+    write_whole(tmp_path / "state", b"\xff\r\n")
+    assert (tmp_path / "state").read_bytes() == b"\xff\r\n"
+
+
+def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "shard"
+    with made_whole(path) as temporary:
+        temporary.write_text("half")
+        assert list(tmp_path.iterdir()) == [temporary] and temporary.name.startswith(".shard.")
+    assert (list(tmp_path.iterdir()), path.read_text()) == ([path], "half")
+    with pytest.raises(KeyboardInterrupt), made_whole(path) as temporary:
+        temporary.write_text("another half")
+        raise KeyboardInterrupt
+    assert (list(tmp_path.iterdir()), path.read_text()) == ([path], "half")

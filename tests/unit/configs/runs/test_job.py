@@ -7,7 +7,7 @@ import pytest
 
 from ipulaunch.configs.errors import IpulaunchError, SettingsError
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.configs.runs.job import Job, checkpoints_of, from_yaml, set_options, to_yaml
+from ipulaunch.configs.runs.job import Job, from_yaml, job_of, set_options, to_yaml
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import WORKLOADS, resolve
 
@@ -40,6 +40,12 @@ def test_damaged_job_is_refused(old: str, new: str, message: str) -> None:
     assert message in caught.value.message
 
 
+@pytest.mark.parametrize(("workload", "key"), [("cosmoflow", "data_dir"), ("mnist", "dataset_path")])
+def test_a_job_of_version_0_1_0_is_read(workload: str, key: str) -> None:
+    text = f"workload: {workload}\nbackend: cpu\nsettings:\n  data:\n    {key}: /d\n"
+    assert from_yaml(text, "job.yaml").settings.data.directory == "/d"
+
+
 @pytest.mark.parametrize("text", ["", "a: 1", "settings: 1", "workload: {}\nbackend: cpu\nsettings: {}", "[]"])
 def test_text_that_is_no_job_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match=r"^job\.yaml"):
@@ -47,11 +53,11 @@ def test_text_that_is_no_job_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "[]", "workload: new\nbackend: cpu\nsettings: {}"])
-def test_checkpoints_are_in_a_run_that_does_not_say_where(text: Optional[str], tmp_path: Path) -> None:
+def test_a_run_without_a_whole_job(text: Optional[str], tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     if text is not None:
         run.job.write_text(text)
-    assert checkpoints_of(run) == run.checkpoints
+    assert job_of(run) is None
 
 
 @pytest.mark.parametrize("rehearsal", [False, True], ids=["run", "rehearsal"])

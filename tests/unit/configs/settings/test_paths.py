@@ -20,7 +20,7 @@ def test_every_directory_of_a_workload_counts_as_a_path(workload: str) -> None:
 
 def test_paths_become_whole_and_nothing_else_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    texts = ("training.checkpoint_output_dir=a/b", "data.data_dir=/d/", "training.resume=auto")
+    texts = ("training.checkpoint_output_dir=a/b", "data.directory=/d/", "training.resume=auto")
     settings = resolve("cosmoflow", rehearsal=True, overrides=[assignment(text, "--set") for text in texts]).settings
     assert relative_paths(settings) == {"training.checkpoint_output_dir": "a/b"}
     whole = with_whole_paths(settings)

@@ -48,9 +48,9 @@ SGD = ["optimizer.name=sgd", "optimizer.auto_loss_scaling=true"]
         pytest.param(["training.training=no", "training.resume=auto"], "continues", "input-dir", id="resumed"),
         pytest.param(["training.first_ckpt_epoch=3"], "after epoch 3", "--first-ckpt-epoch 2", id="no epoch left"),
         pytest.param(["training.target_accuracy=98"], "98 is never reached", "98 % is 0.98", id="accuracy in per cent"),
-        pytest.param(["data.dataset_path=d", "data.synthetic_data=cpu"], "both given", "one of them", id="both data"),
+        pytest.param(["data.directory=d", "data.synthetic_data=cpu"], "both given", "one of them", id="both data"),
         pytest.param(
-            ["data.host_preprocess=true", "data.eight_bit_transfer=true"], "no bytes", "--no-eight-bit", id="bytes"
+            ["data.host_preprocess=true", "data.eight_bit_transfer=true"], "not bytes", "--no-eight-bit", id="bytes"
         ),
         pytest.param(["data.mean=[1, 2]"], "data.mean has 2 values for 1 colours", None, id="mean of other colours"),
         pytest.param(

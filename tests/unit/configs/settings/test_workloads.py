@@ -119,10 +119,30 @@ def test_values_that_fit_only_together_may_come_from_two_layers(tmp_path: Path) 
     assert model.n_conv_layers == 3
 
 
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("key", ["data_dir", "dataset-path", "dataset_path"])
+def test_keys_of_version_0_1_0_are_read(key: str, workload: str, tmp_path: Path) -> None:
+    path = mine(tmp_path, f"data: {{{key}: a}}\nrehearsal:\n  data: {{{key}: b}}\n")
+    found = resolve(workload, rehearsal=False, config_path=path)
+    assert (found.settings.data.directory, found.origins["data.directory"]) == ("a", f"{path}:1")
+    assert resolve(workload, rehearsal=True, config_path=path).settings.data.directory == "b"
+    environ = {f"IPULAUNCH_DATA__{key.upper().replace('-', '_')}": "c"}
+    found = resolve(workload, rehearsal=True, config_path=path, environ=environ)
+    assert (found.settings.data.directory, found.origins["data.directory"]) == ("c", next(iter(environ)))
+    overrides = [assignment(f"data.{key}=d", "--set")]
+    assert resolve(workload, rehearsal=True, environ=environ, overrides=overrides).settings.data.directory == "d"
+
+
+def test_a_key_under_its_old_and_its_new_name_is_refused(tmp_path: Path) -> None:
+    path = mine(tmp_path, "data:\n  data_dir: a\n  directory: b\n")
+    with pytest.raises(SettingsError, match=r"my\.yaml:3: directory is given twice"):
+        resolve("cosmoflow", rehearsal=False, config_path=path)
+
+
 @pytest.mark.parametrize(
     ("overrides", "numbers"),
     [
-        pytest.param(["data.data_dir=d", "data.synthetic_data=cpu"], ["--data-dir", "--synthetic-data"], id="data"),
+        pytest.param(["data.directory=d", "data.synthetic_data=cpu"], ["--data-dir", "--synthetic-data"], id="data"),
         pytest.param(["optimizer.momentum=0.9", "optimizer.name=adam"], ["momentum 0.9", "adam"], id="momentum"),
     ],
 )

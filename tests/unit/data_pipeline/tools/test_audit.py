@@ -156,7 +156,7 @@ def test_a_directory_that_is_no_run(tmp_path: Path, events: Events) -> None:
 
 
 def test_a_set_with_fewer_samples_than_asked_for_need_not_be_there_any_more(traced: MakeRun, events: Events) -> None:
-    result = check(traced(samples=33, data_dir="gone"), events)
+    result = check(traced(samples=33, directory="gone"), events)
     assert (result["samples"], messages(events)) == (33, [])
 
 
@@ -251,9 +251,7 @@ def test_a_run_that_did_not_begin_to_train(traced: MakeRun, events: Events) -> N
 
 
 @pytest.mark.parametrize("workload", ["imagenet", "cifar10", "cifar100", "mnist"])
-@pytest.mark.parametrize(
-    "data", [{"synthetic_data": "cpu"}, {"synthetic_data": "ipu"}, {"dataset_path": "gone"}], ids=str
-)
+@pytest.mark.parametrize("data", [{"synthetic_data": "cpu"}, {"synthetic_data": "ipu"}, {"directory": "gone"}], ids=str)
 def test_every_workload_can_be_audited(workload: str, data: Dict[str, Any], traced: MakeRun, events: Events) -> None:
     run = traced()
     settings = ImageSettings(
@@ -284,7 +282,7 @@ def to_a_large_hole(path: Path) -> None:
 def test_what_has_no_end_is_not_read(name: str, spoil: Callable[[Path], None], traced: MakeRun, events: Events) -> None:
     run = traced()
     spoil(run.path / name)
-    with pytest.raises(DataError, match=f"{name}: it is no regular file"):
+    with pytest.raises(DataError, match=f"{name}: it is not a regular file"):
         check(run, events)
 
 

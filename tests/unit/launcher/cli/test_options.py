@@ -26,10 +26,10 @@ EVERYWHERE = [
     *("--l2-regularization", "--loss-scaling", "--auto-loss-scaling", "--lr-schedule", "--lr-warmup-mode"),
     *("--lr-warmup-epochs", "--lr-staircase", "--recomputation", "--optimizer-state-offloading"),
     *("--available-memory-proportion", "--stochastic-rounding", "--half-partials", "--seed", "--deterministic"),
-    *("--target-accuracy", "--resume", "--keep-checkpoints"),
+    *("--target-accuracy", "--resume", "--keep-checkpoints", "--data-dir", "--dataset-path"),
 ]
-IMAGES = ["--dataset-path", "--label-smoothing", "--norm-layer", "--eight-bit-transfer"]
-OWN = {"cosmoflow": ["--data-dir"], "mnist": ["--use-ipu", "--pipelining"]}
+IMAGES = ["--label-smoothing", "--norm-layer", "--eight-bit-transfer"]
+OWN = {"mnist": ["--use-ipu", "--pipelining"]}
 CHOICES = {
     "--precision": "16.16|16.32|32.32",
     "--pipeline-schedule": "Grouped|Interleaved|Sequential",
@@ -271,8 +271,10 @@ def test_a_set_that_is_missing_is_told_with_its_files_and_origin(
 @pytest.mark.parametrize(
     ("words", "written"),
     [
-        ("--data-dir d", "data.data_dir={here}/d"),
-        ("--data-dir /d", "data.data_dir=/d"),
+        ("--data-dir d", "data.directory={here}/d"),
+        ("--data-dir /d", "data.directory=/d"),
+        ("--dataset-path /d", "data.directory=/d"),
+        ("--set data.data_dir=/c --dataset-path /d", "data.directory=/d"),
         ("--data-dir /d --stage-dir s/t", "data.stage_dir={here}/s/t"),
         ("--set training.checkpoint_output_dir=c", "training.checkpoint_output_dir={here}/c"),
         ("--use-estimator --model-dir ./m", "estimator.model_dir={here}/m"),
@@ -292,7 +294,7 @@ def test_paths_of_files_and_variables_become_whole_as_well(ipulaunch: Run, tmp_p
     Path("my.yaml").write_text("training: {checkpoint_output_dir: c}\n")
     env = {"IPULAUNCH_DATA__DATA_DIR": "d"}
     out = ipulaunch("cosmoflow", "--pod", "4", "--dry-run", "--config-path", "my.yaml", env=env).out
-    assert {f"training.checkpoint_output_dir={tmp_path}/c", f"data.data_dir={tmp_path}/d"} < set(shlex.split(out))
+    assert {f"training.checkpoint_output_dir={tmp_path}/c", f"data.directory={tmp_path}/d"} < set(shlex.split(out))
 
 
 @pytest.mark.parametrize("flag", ["--hosts", "--python", "--vipu-partition", "--executable-cache-path"])
@@ -312,8 +314,6 @@ def test_empty_path_is_refused(flag: str, ipulaunch: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("cosmoflow --dataset-path x", "No such option '--dataset-path' here: it is --data-dir."),
-        ("imagenet --data-dir x", "No such option '--data-dir' here: it is --dataset-path."),
         ("plan cosmoflow --norm-layer batch_norm", "here; it is for imagenet, cifar10, cifar100, mnist."),
         ("mnist --nonsense", "No such option '--nonsense'."),
     ],

@@ -63,7 +63,7 @@ ROWS = [
     *switch("ckpt-all-instances", "training.ckpt_all_instances"),
     *switch("clean-dir", "training.clean_dir"),
     Row("dataset", "imagenet", {}),
-    Row("dataset-path", "/imagenet", {"data.dataset_path": "/imagenet"}),
+    Row("dataset-path", "/imagenet", {"data.directory": "/imagenet"}),
     Row("model-name", "resnet18", {"model.name": "resnet18"}),
     Row("model-name", "toy_model", {"model.name": "toy_model"}),
     Row("eight-bit-transfer", "", {"data.eight_bit_transfer": True}, "--accelerator-side-preprocess"),

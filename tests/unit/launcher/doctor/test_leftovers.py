@@ -20,7 +20,8 @@ def processes(*found: Tuple[int, int, str, int]) -> Dict[str, str]:
     """The kernel's files for processes: id, parent, command, user."""
     files: Dict[str, str] = {}
     for pid, parent, words, user in found:
-        files[f"proc/{pid}/status"] = f"Name:\tx\nPPid:\t{parent}\nUid:\t{user}\t{user}\n"
+        files[f"proc/{pid}/stat"] = f"{pid} (x) y) S {parent} 1 1"
+        files[f"proc/{pid}/status"] = f"Name:\tx\nUid:\t{user}\t{user}\n"
         files[f"proc/{pid}/cmdline"] = "\0".join(shlex.split(words)) + "\0"
     return files
 

@@ -144,10 +144,10 @@ def test_a_large_set_is_not_listed_to_its_end(
         pytest.param("cosmoflow", {}, {"data": "ok"}, id="made-up"),
         pytest.param("imagenet", {}, {"data": "missing"}, id="not-named"),
         pytest.param("imagenet", {"data.synthetic_data": "cpu"}, {"data": "ok"}, id="synthetic"),
-        pytest.param("cosmoflow", {"data.data_dir": "/none"}, {"data": "missing"}, id="gone"),
+        pytest.param("cosmoflow", {"data.directory": "/none"}, {"data": "missing"}, id="gone"),
         pytest.param(
             "cosmoflow",
-            {"data.data_dir": "/none", "data.stage_dir": "here/staged", "training.checkpoint_output_dir": "here/ckpt"},
+            {"data.directory": "/none", "data.stage_dir": "here/staged", "training.checkpoint_output_dir": "here/ckpt"},
             {"data": "missing", "staged records": "ok", "checkpoints": "ok"},
             id="written",
         ),

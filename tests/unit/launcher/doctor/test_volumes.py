@@ -24,7 +24,7 @@ def volume(side: int) -> bytes:
 
 
 def diagnosis(tmp_path: Path, side: int, *, validation: bool = True) -> Diagnosis:
-    settings = CosmoflowSettings(data=CosmoflowData(data_dir=str(tmp_path), side=side))
+    settings = CosmoflowSettings(data=CosmoflowData(directory=str(tmp_path), side=side))
     training = dataclasses.replace(settings.training, validation=validation)
     return with_places(Diagnosis(), "cosmoflow", dataclasses.replace(settings, training=training))
 

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, List, Tuple
 import pytest
 
 from ipulaunch.launcher.engines.direct import direct_environment
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import LaunchOptions
 
 Run = Callable[..., Any]
 DIRECT = ("--engine", "direct", "--dry-run")

@@ -10,18 +10,20 @@ import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.openmpi import OpenMpi
+from ipulaunch.launcher.engines.poprun import Poprun
 from ipulaunch.launcher.launch.elastic import planned_without
 from ipulaunch.launcher.launch.launch import Launch, launch_again, launch_workload
-from ipulaunch.launcher.launch.launch_options import Engine, LaunchOptions
+from ipulaunch.launcher.runs import attending, restarts
 from ipulaunch.launcher.show.display import Display
-from ipulaunch.launcher.supervise import running
 from ipulaunch.launcher.supervise.endings import read_endings
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
 from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology.planning.plan import from_json
 
-POPRUN = Engine("poprun", False, "poprun")
-OPENMPI = Engine("openmpi", False, "openmpi")
+POPRUN, OPENMPI = Poprun(), OpenMpi()
 MakeLaunch = Callable[..., Launch]
 
 
@@ -87,12 +89,12 @@ class Attended:
         self.run.path.mkdir()
         self.started: List[Launch] = []
         self.troubles = list(troubles)
-        monkeypatch.setattr(running, "_attempt", self._attempt)
-        monkeypatch.setattr(running, "unready_hosts", lambda launch, path: self.troubles.pop(0))
+        monkeypatch.setattr(attending, "run_attempt", self._attempt)
+        monkeypatch.setattr(restarts, "unready_hosts", lambda launch, path: self.troubles.pop(0))
 
     def attend(self, launch: Launch) -> int:
         with StopSignals() as signals:
-            return running.attend(launch, self.run, Display(self.talk, io.StringIO()), signals)
+            return attending.attend(launch, self.run, Display(self.talk, io.StringIO()), signals)
 
     def _attempt(self, launch: Launch, run: RunDirectory, display: Display, signals: StopSignals) -> Any:
         self.started.append(launch)

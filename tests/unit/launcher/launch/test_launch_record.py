@@ -8,10 +8,11 @@ from typing import Any, Dict
 import pytest
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.messages import note
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import OFFERED
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import LaunchOptions
 
 OPTIONS = LaunchOptions(
     pod="16",
@@ -122,16 +123,16 @@ def test_a_file_of_another_user_is_not_taken(tmp_path: Path, monkeypatch: pytest
     run.asked.write_text(launch_record.to_json(LaunchOptions(python="/tmp/evil", ilds=2)))
     assert launch_record.read(run) == (
         LaunchOptions(python="/tmp/evil", ilds=2),
-        "taken from the launch of the run: --num-ilds, --python",
+        (note("taken from the launch of the run: --num-ilds, --python"),),
     )
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    asked, note = launch_record.read(run)
-    assert asked == LaunchOptions() and "is another user's" in note
+    options, (message,) = launch_record.read(run)
+    assert options == LaunchOptions() and "is another user's" in message.text
 
 
 def test_a_run_without_it_says_so(tmp_path: Path) -> None:
-    asked, note = launch_record.read(RunDirectory(tmp_path))
-    assert asked == LaunchOptions() and note.startswith("how it was launched is not recorded")
+    options, (message,) = launch_record.read(RunDirectory(tmp_path))
+    assert options == LaunchOptions() and message.text.startswith("how it was launched is not recorded")
     (tmp_path / "asked.json").mkdir()
-    with pytest.raises(DataError, match=r"asked\.json cannot be read: it is no regular file"):
+    with pytest.raises(DataError, match=r"asked\.json cannot be read: it is not a regular file"):
         launch_record.read(RunDirectory(tmp_path))

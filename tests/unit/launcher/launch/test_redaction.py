@@ -6,7 +6,7 @@ import pytest
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.secrets import is_secret
-from ipulaunch.launcher.launch.command import Command
+from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.launch.redaction import redact, redacted, refuse_secret
 
 

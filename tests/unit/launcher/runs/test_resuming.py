@@ -8,9 +8,10 @@ import pytest
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.engines.registry import ENGINES, engine_class
 from ipulaunch.launcher.launch import launch_record
-from ipulaunch.launcher.launch.launch_options import LaunchOptions
-from ipulaunch.launcher.runs import resuming
+from ipulaunch.launcher.runs import running
 from ipulaunch.topology.planning.plan import Plan, from_json, to_json
 
 JOB = Job("cosmoflow", "cpu", resolve("cosmoflow", rehearsal=True).settings)
@@ -58,8 +59,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> List[Any]:
         launches.append(launch)
         return 0
 
-    monkeypatch.setattr(resuming, "attend", attend)
-    monkeypatch.setattr(resuming, "require", lambda engine: None)
+    monkeypatch.setattr(running, "attend", attend)
+    for name in ENGINES:
+        monkeypatch.setattr(engine_class(name), "require", lambda engine: None)
     return launches
 
 
@@ -99,7 +101,7 @@ def test_checkpoints_that_are_gone_are_told_of(
         '{"event": "update", "time_ns": 3, "update": 9, "samples_per_s": 1.0}\n'
     )
     code, _, err = ipulaunch("resume", "run")
-    gone = f"there is no checkpoint in {run.checkpoints} now: the training begins anew"
+    gone = f"there is no checkpoint in {run.checkpoints} now: the training starts from the beginning"
     assert code == 0 and f"warning: update 8 was kept, and {gone}\n" in err
 
 

@@ -10,8 +10,8 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.runs.claim import claim
 from ipulaunch.launcher.schedulers import record
+from ipulaunch.launcher.supervise.claim import claim
 from ipulaunch.launcher.supervise.endings import record_ending
 from ipulaunch.launcher.supervise.verdict import Verdict
 

@@ -282,7 +282,7 @@ def test_paths_are_named_in_full(words: Tuple[str, str], ipulaunch: Run, tmp_pat
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--data-dir", "d"), 6, "--data-dir: data.data_dir is d, relative"),
+        (("--data-dir", "d"), 6, "--data-dir: data.directory is d, relative"),
         (("--set", "training.checkpoint_output_dir=d"), 6, "--set: training.checkpoint_output_dir is d, relative"),
         (("--executable-cache-path", "d"), 2, "--executable-cache-path is d, relative"),
         (("--python", "bin/python"), 2, "--python is bin/python, relative"),

@@ -26,7 +26,7 @@ from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.show import display, live_display
 from ipulaunch.launcher.show.display import Display, make_display
 from ipulaunch.launcher.show.live_display import LiveDisplay
-from ipulaunch.launcher.supervise.attempts import Restart
+from ipulaunch.launcher.supervise.endings import Restart
 from ipulaunch.launcher.supervise.progress import Follower, Recorded, RunProgress
 from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology.planning.solver import Fact

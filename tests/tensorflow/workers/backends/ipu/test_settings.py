@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import pytest
 import tensorflow as tf
 
-from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.configs.settings.device import Device
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
@@ -21,7 +21,7 @@ from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.networks.network import Network
 from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.ipu.backend import IpuBackend
-from ipulaunch.workers.backends.ipu.environment import engine_options
+from ipulaunch.workers.backends.ipu.environment import engine_options, flags
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
@@ -288,6 +288,16 @@ def test_a_profile_goes_where_the_backend_is_told(
     wanted = {"autoReport.all": "true", "autoReport.directory": str(tmp_path / "there" / "profile")}
     assert seen == ([wanted] if is_asked else [])
     assert (tmp_path / "there" / "profile").is_dir() == is_asked
+
+
+@pytest.mark.parametrize("flag", ["--use_ipu_model", "--use_ipu_model=true"])
+def test_poprun_needs_hardware(flag: str, calls_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"TF_POPLAR_FLAGS": f"--max_compilation_threads=4 {flag}"}
+    assert flags(settings_of(), given) == {}  # of a process that poprun did not start
+    monkeypatch.setenv(*given.popitem())
+    with pytest.raises(NotReadyError, match="has --use_ipu_model, and under poprun the SDK runs on hardware") as caught:
+        calls_of()
+    assert caught.value.hint
 
 
 def test_engine_options_of_the_user_stay() -> None:

@@ -215,6 +215,14 @@ def pre_compiled(version: str) -> None:
     )
 
 
+def normalised_over_replicas() -> None:
+    """Batch statistics of two replicas, beside tiles for input and output."""
+    config = ipu().config.IPUConfig()
+    config.auto_select_ipus, config.io_tiles.num_io_tiles = 2, 8
+    config.norms.experimental.distributed_batch_norm_replica_group_size = 2
+    config.configure_ipu_system()
+
+
 def reconfigured() -> None:
     configured(1)
     configured(2)
@@ -240,6 +248,7 @@ MISTAKES = [
     ("3.4", "per cent of memory", lambda: stage_options(convolution_options=memory("15 %")), ValueError),
     ("3.4", "workers laid out anyhow", lambda: configure_with(compilation_poplar_options=workers("yes")), ValueError),
     ("3.4", "no tiles to place on", lambda: configure_with(io_tiles__place_ops_on_io_tiles=True), ValueError),
+    ("3.4", "statistics of replicas beside io tiles", normalised_over_replicas, ValueError),
     ("3.4", "two selections", lambda: configure_with(select_ipus=1), ValueError),
     ("3.4", "nothing to compile for", lambda: pre_compiled(""), ValueError),
     ("3.4", "other IPUs in a run", reconfigured, RuntimeError),
@@ -510,6 +519,16 @@ def test_an_instance_that_does_not_ask_popdist_would_train_alone(standin: Instal
     standin("3.4", replicas=2)
     with pytest.raises(RuntimeError, match="before set_ipu_config"):
         configured()
+
+
+def test_poprun_starts_no_instances_of_the_ipu_model(standin: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_POPLAR_FLAGS", "--use_ipu_model=true")
+    standin("3.4", replicas=2)
+    config = ipu().config.IPUConfig()
+    module("popdist").init()
+    module("popdist.tensorflow").set_ipu_config(config)
+    with pytest.raises(ValueError, match="IPU Model"):
+        config.configure_ipu_system()
 
 
 def test_horovod_has_to_be_started_by_hand(standin: Install) -> None:

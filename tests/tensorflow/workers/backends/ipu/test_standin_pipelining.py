@@ -255,6 +255,14 @@ def test_newer_sdks_take_assignments_in_the_order_of_the_layers(standin: Install
         model.set_pipeline_stage_assignment(list(reversed(model.get_pipeline_stage_assignment())))
 
 
+@pytest.mark.parametrize(("sdk", "calls"), [("3.0", 1), ("3.1", 2)])
+def test_newer_sdks_call_the_layers_of_an_assignment_again(sdk: str, calls: int, standin: Install) -> None:
+    standin(sdk)
+    model = make()
+    assert [len(layer.inbound_nodes) for layer in model.layers[1:]] == [calls] * 4
+    assert [item.node_index for item in model.get_pipeline_stage_assignment()] == [0] * 4
+
+
 def test_older_sdks_take_assignments_in_any_order_but_once(standin: Install) -> None:
     standin("3.0")
     model = make()

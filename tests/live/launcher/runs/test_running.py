@@ -16,15 +16,15 @@ from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import Event, Training, Update
 from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.settings.workloads import resolve
-from ipulaunch.launcher.launch.command import Command
+from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.launch.launch import Launch
-from ipulaunch.launcher.runs import run_paths
+from ipulaunch.launcher.runs import attending, one_attempt, run_paths
 from ipulaunch.launcher.runs.run_paths import run_path
+from ipulaunch.launcher.runs.running import run_launch
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.show.live_display import LiveDisplay
-from ipulaunch.launcher.supervise import running, supervision
+from ipulaunch.launcher.supervise import supervision
 from ipulaunch.launcher.supervise.endings import read_endings
-from ipulaunch.launcher.supervise.running import carry_out
 from ipulaunch.topology.planning.plan import from_json
 
 Run = Callable[..., Any]
@@ -61,7 +61,7 @@ def test_a_launch_without_a_name_beside_another_one_that_still_plans(
 def test_contents_of_a_run(tmp_path: Path, make_launch: MakeLaunch, display: Display) -> None:
     path = tmp_path / "deep" / "er" / "run"
     launch = make_launch([*ENGINE, "--flag", "two words"])
-    assert carry_out(launch, path, display) == 0
+    assert run_launch(launch, path, display) == 0
     run = RunDirectory(path)
     assert _names(path) == [
         "command.txt",
@@ -80,7 +80,7 @@ def test_contents_of_a_run(tmp_path: Path, make_launch: MakeLaunch, display: Dis
 
 
 def test_job_of_a_workload_is_written(tmp_path: Path, make_launch: MakeLaunch, display: Display) -> None:
-    carry_out(make_launch(ENGINE, job=JOB), tmp_path / "run", display)
+    run_launch(make_launch(ENGINE, job=JOB), tmp_path / "run", display)
     assert from_yaml((tmp_path / "run" / "job.yaml").read_text(encoding="utf-8"), "job.yaml") == JOB
 
 
@@ -88,7 +88,7 @@ def test_job_of_a_workload_is_written(tmp_path: Path, make_launch: MakeLaunch, d
 def test_nobody_else_can_look_into_a_run(umask: int, tmp_path: Path, make_launch: MakeLaunch, display: Display) -> None:
     before = os.umask(umask)
     try:
-        carry_out(make_launch(ENGINE), tmp_path / "run", display)
+        run_launch(make_launch(ENGINE), tmp_path / "run", display)
     finally:
         os.umask(before)
     assert (tmp_path / "run").stat().st_mode & 0o777 == 0o700
@@ -106,7 +106,7 @@ def test_nobody_else_can_look_into_a_run(umask: int, tmp_path: Path, make_launch
 def test_secrets_are_not_recorded(
     words: Tuple[str, ...], tmp_path: Path, make_launch: MakeLaunch, display: Display
 ) -> None:
-    carry_out(make_launch([*ENGINE, *words]), tmp_path / "run", display)
+    run_launch(make_launch([*ENGINE, *words]), tmp_path / "run", display)
     assert "hunter2" not in (tmp_path / "run" / "command.txt").read_text(encoding="utf-8")
 
 
@@ -128,16 +128,16 @@ def test_exit_code_of_a_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("FAKE_MPIRUN", behaviour)
-    assert carry_out(make_launch(ENGINE), tmp_path / "run", display) == code
+    assert run_launch(make_launch(ENGINE), tmp_path / "run", display) == code
     assert said in display.stream.getvalue()  # type: ignore[attr-defined]
 
 
 def test_workload_must_leave_its_records(tmp_path: Path, make_launch: MakeLaunch, display: Display) -> None:
-    assert carry_out(make_launch(ENGINE, job=JOB), tmp_path / "bad", display) == 7
+    assert run_launch(make_launch(ENGINE, job=JOB), tmp_path / "bad", display) == 7
     assert "done.json (2 of 2 have none)" in display.stream.getvalue()  # type: ignore[attr-defined]
     instances = [str(RunDirectory(tmp_path / "good").instance(index)) for index in range(2)]
     words = [sys.executable, "-IS", "-c", LEAVES_DONE, *instances]
-    assert carry_out(make_launch(words, job=JOB), tmp_path / "good", display) == 0
+    assert run_launch(make_launch(words, job=JOB), tmp_path / "good", display) == 0
 
 
 SAYS_LITTLE = """
@@ -164,7 +164,7 @@ def test_a_run_without_an_update_can_be_started_again(
             settings, training=dataclasses.replace(settings.training, checkpoint_output_dir=str(place))
         )
     words = [sys.executable, "-IS", "-c", SAYS_LITTLE, str(run.instance(0)), str(int(number))]
-    assert carry_out(make_launch(words, job=JOB._replace(settings=settings)), run.path, display) == code
+    assert run_launch(make_launch(words, job=JOB._replace(settings=settings)), run.path, display) == code
     said = display.stream.getvalue()  # type: ignore[attr-defined]
     assert f"interrupted by {number.name}: every instance was ended; " in said
     assert ("from the checkpoint of update 8" if kept else "there is no checkpoint yet") in said
@@ -207,7 +207,7 @@ def test_a_signal_on_the_heels_of_the_first_update(
     run = RunDirectory(tmp_path / "run")
     words = [sys.executable, "-IS", "-c", STOPS_AS_ASKED, json.dumps({"time_ns": 1, **event.to_json()})]
     words += map(str, (int(signal.SIGTERM), run.stop, run.instance(0), run.instance(1)))
-    assert carry_out(make_launch(words, job=JOB._replace(backend=backend)), run.path, display) == 75
+    assert run_launch(make_launch(words, job=JOB._replace(backend=backend)), run.path, display) == 75
     said = display.stream.getvalue()  # type: ignore[attr-defined]
     assert f"SIGTERM: stopping after {after}, then writing a checkpoint (at most " in said
     assert "stopped after update 1" in said
@@ -228,7 +228,7 @@ def test_a_training_whose_terminal_vanishes_stops_with_a_checkpoint(
         stopping(name, after, grace_s)
 
     monkeypatch.setattr(display, "stopping", vanish)
-    assert carry_out(make_launch(words, job=JOB), run.path, display) == 75
+    assert run_launch(make_launch(words, job=JOB), run.path, display) == 75
     assert "stopped after update 1" in read_endings(run)[0].headline
 
 
@@ -255,12 +255,12 @@ def test_a_signal_while_the_hosts_of_a_failed_run_are_asked(
         time.sleep(60)
         raise AssertionError("a signal ends the asking")
 
-    monkeypatch.setattr(running, "unready_hosts", ask)
-    monkeypatch.setattr(running, "has_checkpoint", lambda run, job: True)
+    monkeypatch.setattr(one_attempt, "unready_hosts", ask)
+    monkeypatch.setattr(attending, "newest_update", lambda run, job: 1)
     monkeypatch.setenv("FAKE_MPIRUN", "crash")
     run = RunDirectory(tmp_path / "run")
     job = _job_with(max_restarts=most, restart_backoff_s=3600.0)
-    assert carry_out(make_launch(ENGINE, job=job), run.path, display) == codes[-1]
+    assert run_launch(make_launch(ENGINE, job=job), run.path, display) == codes[-1]
     assert [ending.exit_code for ending in read_endings(run)] == codes
     assert "the engine ended with exit code 3" in display.stream.getvalue()  # type: ignore[attr-defined]
 
@@ -268,7 +268,7 @@ def test_a_signal_while_the_hosts_of_a_failed_run_are_asked(
 @pytest.mark.parametrize("verbose", [False, True], ids=["quiet", "verbose"])
 def test_output_of_a_workload_is_shown_on_request(verbose: bool, tmp_path: Path, make_launch: MakeLaunch) -> None:
     display = Display(io.StringIO(), io.StringIO(), verbose)
-    carry_out(make_launch(ENGINE, job=JOB), tmp_path / "run", display)
+    run_launch(make_launch(ENGINE, job=JOB), tmp_path / "run", display)
     lines = display.output.getvalue().splitlines()  # type: ignore[attr-defined]
     shown = ["localhost:0| one", "localhost:1| two", "localhost:0| three"]
     assert lines == (shown if verbose else [])
@@ -279,7 +279,7 @@ def test_variables_reach_the_engine(tmp_path: Path, make_launch: MakeLaunch, dis
     command = Command((sys.executable, "-IS", "-c", show), {"GIVEN": "a b"})
     os.environ["LOGNAME_OF_TEST"] = "!"
     try:
-        carry_out(make_launch([], command=command), tmp_path / "run", display)
+        run_launch(make_launch([], command=command), tmp_path / "run", display)
     finally:
         del os.environ["LOGNAME_OF_TEST"]
     assert RunDirectory(tmp_path / "run").log(0).read_text() == "a b!\n"

@@ -19,12 +19,11 @@ from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.launch.launch import Launch
-from ipulaunch.launcher.runs import run_paths
+from ipulaunch.launcher.runs import attending, one_attempt, restarts, run_files, run_paths
 from ipulaunch.launcher.runs.run_paths import new_run_path, run_path
+from ipulaunch.launcher.runs.running import run_launch
 from ipulaunch.launcher.show.display import Display
-from ipulaunch.launcher.supervise import running
 from ipulaunch.launcher.supervise.endings import read_endings
-from ipulaunch.launcher.supervise.running import carry_out
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
 from ipulaunch.launcher.supervise.verdict import Verdict
 
@@ -91,14 +90,20 @@ def test_a_place_where_no_run_can_be_made_is_told(ipulaunch: Run, fake_mpirun: P
 def test_directory_that_cannot_be_made_is_refused(tmp_path: Path, make_launch: MakeLaunch, display: Display) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be made"):
-        carry_out(make_launch(ENGINE), tmp_path / "file" / "run", display)
+        run_launch(make_launch(ENGINE), tmp_path / "file" / "run", display)
 
 
 @pytest.mark.parametrize(
-    ("where", "number"),
-    [("write_whole", errno.ENOSPC), ("make_instances", errno.EDQUOT), ("InstanceLogs", errno.EROFS)],
+    ("module", "where", "number"),
+    [
+        (run_files, "write_whole", errno.ENOSPC),
+        (run_files, "make_instances", errno.EDQUOT),
+        (one_attempt, "InstanceLogs", errno.EROFS),
+    ],
+    ids=["no room", "quota", "read only"],
 )
 def test_a_run_for_which_there_is_no_room_is_not_ready(
+    module: Any,
     where: str,
     number: int,
     tmp_path: Path,
@@ -109,9 +114,9 @@ def test_a_run_for_which_there_is_no_room_is_not_ready(
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(running, where, fail)
+    monkeypatch.setattr(module, where, fail)
     with pytest.raises(NotReadyError, match=f"cannot be written: {os.strerror(number)}") as error:
-        carry_out(make_launch(ENGINE, job=JOB), tmp_path / "run", display)
+        run_launch(make_launch(ENGINE, job=JOB), tmp_path / "run", display)
     assert error.value.hint.startswith("make it writable" if number == errno.EROFS else "make room there")
     assert (tmp_path / "run").exists() == (where == "InstanceLogs")
 
@@ -124,7 +129,7 @@ def test_a_place_that_may_not_be_written_is_not_ready(
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(NotReadyError, match="cannot be written: Permission denied"):
-        carry_out(make_launch(ENGINE), tmp_path / "run", display)
+        run_launch(make_launch(ENGINE), tmp_path / "run", display)
 
 
 def _job_with(**survival: Any) -> Job:
@@ -163,9 +168,9 @@ def test_a_run_that_is_stopped_before_a_restart(
         time.sleep(60)
         raise AssertionError("a signal ends the asking")
 
-    monkeypatch.setattr(running, "_attempt", fail)
-    monkeypatch.setattr(running, "unready_hosts", ask)
-    assert carry_out(make_launch(ENGINE, job=job), run.path, display) == code
+    monkeypatch.setattr(attending, "run_attempt", fail)
+    monkeypatch.setattr(restarts, "unready_hosts", ask)
+    assert run_launch(make_launch(ENGINE, job=job), run.path, display) == code
     said = f"interrupted by {number.name}: in the pause before restart 1 of 2; there is no checkpoint yet"
     assert said in display.stream.getvalue()  # type: ignore[attr-defined]
     endings = read_endings(run)
@@ -178,11 +183,11 @@ def test_waits_before_restarts_begin_anew_when_a_run_gets_further(
 ) -> None:
     reached = iter([3, 3, 0, 4, 4])
     slept: List[float] = []
-    monkeypatch.setattr(running, "_attempt", lambda *_: (Verdict(7, "it broke"), next(reached)))
-    monkeypatch.setattr(running, "unready_hosts", lambda *_: {})
+    monkeypatch.setattr(attending, "run_attempt", lambda *_: (Verdict(7, "it broke"), next(reached)))
+    monkeypatch.setattr(restarts, "unready_hosts", lambda *_: {})
     monkeypatch.setattr(time, "sleep", slept.append)
     job = _job_with(max_restarts=4, restart_backoff_s=5.0)
-    assert carry_out(make_launch(ENGINE, job=job), tmp_path / "run", display) == 7
+    assert run_launch(make_launch(ENGINE, job=job), tmp_path / "run", display) == 7
     assert slept == [5.0, 10.0, 20.0, 5.0]
 
 

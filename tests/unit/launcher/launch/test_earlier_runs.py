@@ -13,7 +13,7 @@ import pytest
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
-from ipulaunch.launcher.runs.earlier_runs import all_runs, newest_run
+from ipulaunch.launcher.launch.earlier_runs import all_runs, newest_run
 
 Run = Callable[..., Any]
 

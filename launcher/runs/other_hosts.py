@@ -23,7 +23,7 @@ def require_other_hosts(launch: Launch, path: Path, signals: StopSignals) -> Lau
 
     Returns the launch, with a note about hosts that ssh does not reach.
     """
-    if launch.engine.name != "openmpi" or is_alone(launch):
+    if not launch.engine.asks_hosts or is_alone(launch):
         return launch
     from ipulaunch.launcher.doctor.environment import this_machine
     from ipulaunch.launcher.doctor.remote_hosts import require_hosts
@@ -60,7 +60,7 @@ def _diagnosis(launch: Launch, path: Path) -> Diagnosis:
 
     diagnosis = Diagnosis(
         plan=launch.solution.plan,
-        engine=launch.engine.name,
+        engine=launch.engine.doctor_name,
         python=launch.options.python or sys.executable,
         run_dir=path,
         hosts=launch.solution.plan.hosts,

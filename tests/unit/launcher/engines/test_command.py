@@ -4,7 +4,7 @@ from typing import List, Tuple
 
 import pytest
 
-from ipulaunch.launcher.launch.command import Command, guard_colons, shell_words, words_of
+from ipulaunch.launcher.engines.command import Command, guard_colons, shell_words, words_of
 
 pytestmark = pytest.mark.core
 

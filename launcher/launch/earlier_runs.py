@@ -10,12 +10,14 @@ from typing import Any, Iterable, List, Optional
 
 from ipulaunch.configs.errors import DataError, UsageError
 from ipulaunch.configs.messages import Message, note
+from ipulaunch.configs.runs.checkpoints import checkpoints_in, checkpoints_of
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory, is_file, records_of
-from ipulaunch.configs.runs.job import checkpoints_of, job_of
+from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.settings.workloads import Resolved
-from ipulaunch.launcher.runs.same_network import is_same, require_same
+from ipulaunch.launcher.launch.same_network import is_same, require_same
 
 AUTO = "auto"
+FRESH_S = 30.0  # instances give a sign of life every second; a network disk may show it late
 
 
 def all_runs(runs_dir: Path) -> List[Path]:
@@ -47,12 +49,21 @@ def modified(path: Path) -> float:
         return 0.0
 
 
-def with_resume(resolved: Resolved) -> Resolved:
+def last_sign(run: RunDirectory) -> float:
+    """When an instance of a run gave its last sign of life; 0 where none has."""
+    return max(map(modified, run.path.glob("instance-*/heartbeat")), default=0.0)
+
+
+def with_resume(resolved: Resolved, *, elsewhere: bool = False) -> Resolved:
     """The settings with the run to resume as a path; `auto` with no run to resume starts anew.
 
-    Runs of another network are refused, also those whose checkpoints are only to be evaluated; `auto` passes them over.
+    Refuses runs of another network, also those whose checkpoints are only to be evaluated; `auto` passes them over.
+    What runs `elsewhere`, in a Pod, has its runs on a volume: only a whole path means something there.
     """
     asked, evaluated = resolved.settings.training.resume, resolved.settings.training.checkpoint_input_dir
+    if elsewhere:
+        _require_whole_path(asked)
+        return resolved
     if evaluated is not None:
         _require_same_network(Path(evaluated), resolved)
     if asked is None:
@@ -61,6 +72,14 @@ def with_resume(resolved: Resolved) -> Resolved:
     given = resolved.given if found else resolved.given - {"training.resume"}
     training = dataclasses.replace(resolved.settings.training, resume=str(found.absolute()) if found else None)
     return resolved._replace(settings=dataclasses.replace(resolved.settings, training=training), given=given)
+
+
+def _require_whole_path(asked: Optional[str]) -> None:
+    hint = "name the run on the volume: --resume /data/runs/NAME"
+    if asked == AUTO:
+        raise UsageError("--resume auto looks for runs here, and a Pod has its own", hint=hint)
+    if asked is not None and not Path(asked).is_absolute():
+        raise UsageError(f"--resume {asked} is relative to the directory here, which a Pod does not see", hint=hint)
 
 
 def about_resume(asked: Resolved, found: Resolved) -> List[Message]:
@@ -79,8 +98,9 @@ def newest_run(workload: str, settings: Any = None) -> Optional[Path]:
     """
 
     def can_be_meant(path: Path) -> bool:
-        job = job_of(records_of(path))
-        if job is None or job.workload != workload or not _has_checkpoint(path):
+        run = records_of(path)
+        job = job_of(run)
+        if job is None or job.workload != workload or not checkpoints_in(checkpoints_of(run, job)):
             return False
         return settings is None or is_same(settings, job.settings)
 
@@ -107,7 +127,3 @@ def _require_same_network(path: Path, resolved: Resolved) -> None:
     job = job_of(records_of(path))
     if job is not None and job.workload == resolved.workload:
         require_same(resolved.settings, job.settings, str(path))
-
-
-def _has_checkpoint(path: Path) -> bool:
-    return any(checkpoints_of(records_of(path)).glob("update-*"))

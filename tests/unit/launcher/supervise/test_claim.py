@@ -13,7 +13,7 @@ import pytest
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.runs.claim import PATIENCE_S, Holder, claim, has_gone, holder_of, signed
+from ipulaunch.launcher.supervise.claim import PATIENCE_S, Holder, claim, has_gone, holder_of, signed
 
 Sign = Callable[[RunDirectory], ContextManager[None]]
 

@@ -10,6 +10,7 @@ from ipulaunch.launcher.cli.commands import doctor
 from ipulaunch.launcher.doctor.check import Check
 from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.discovery import ipus_in_sight  # as it is: tests of the launcher see no IPUs
+from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_class, is_default
 
 Run = Callable[..., Any]
 SEEN = "there is /dev/ipu0"
@@ -22,6 +23,17 @@ def at_ipus(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host of a POD whose SDK is not enabled, and without Open MPI: a rehearsal ends with that."""
     monkeypatch.setattr(discovery, "ipus_in_sight", lambda environ: SEEN)
     monkeypatch.setattr(discovery, "find_mpirun", lambda: None)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_has_the_name_of_its_module_and_needs_that_the_doctor_knows(name: str) -> None:
+    assert engine_class(name).name == name
+    assert engine_class(name).doctor_name in ENGINES
+
+
+def test_each_backend_has_a_default() -> None:
+    assert {backend: default_engine(backend) for backend in ("ipu", "cpu")} == {"ipu": "poprun", "cpu": "openmpi"}
+    assert [name for name in ENGINES if not is_default(name)] == ["direct"]
 
 
 @pytest.mark.parametrize(

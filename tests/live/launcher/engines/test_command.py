@@ -10,7 +10,7 @@ from typing import Dict, List
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.launch.command import Command, guard_colons
+from ipulaunch.launcher.engines.command import Command, guard_colons
 from ipulaunch.topology.planning.plan import from_json
 
 pytestmark = pytest.mark.core

@@ -1,0 +1,56 @@
+"""From the settings of a workload and the launch options to the plan, with the checks of both."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.settings.workloads import Resolved
+from ipulaunch.launcher.engines import discovery
+from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
+from ipulaunch.launcher.launch.examination import examine
+from ipulaunch.launcher.launch.machines import UnnamedHosts, require_names
+from ipulaunch.launcher.launch.planning import plan_for
+from ipulaunch.topology.planning.pipelines import check_pipeline
+from ipulaunch.topology.planning.sdk_refusals import refuse_before
+from ipulaunch.topology.planning.solver import Solution
+
+
+def plan_workload(
+    resolved: Resolved, options: LaunchOptions, engine: Engine, *, unnamed: UnnamedHosts = require_names
+) -> Solution:
+    """The plan of a workload, examined; the IPUs of a replica follow from its pipeline stages."""
+    settings, origins = resolved.settings, dict(resolved.origins)
+    check_pipeline(settings)
+    if engine.backend == "ipu":
+        refuse_before(settings, lambda: options.sdk or discovery.sdk_here(os.environ))
+    if settings.launch.ipus_per_replica is None and settings.pipeline.splits:
+        origins["launch.ipus_per_replica"] = origins["pipeline.splits"]
+    launch = dataclasses.replace(settings.launch, ipus_per_replica=settings.ipus_per_replica)
+    if not settings.training.training and launch.validation_num_replicas is not None:
+        if launch.num_replicas not in (None, launch.validation_num_replicas):
+            raise SettingsError(
+                f"{launch.num_replicas} replicas are asked for, and {launch.validation_num_replicas} to validate with:"
+                " without training there are no others",
+                hint="leave --num-replicas out",
+            )
+        launch = dataclasses.replace(launch, num_replicas=launch.validation_num_replicas)
+        origins["launch.num_replicas"] = origins["launch.validation_num_replicas"]
+    if options.pod is None and options.ipus is None and (launch.single or launch.num_replicas):
+        options = options._replace(ipus=(launch.num_replicas or 1) * settings.ipus_per_replica)
+        origins["ipus"] = "computed"
+    solution = plan_for(
+        resolved.workload,
+        options,
+        engine,
+        launch,
+        settings.training,
+        origins,
+        micro_batches_per_turn=settings.micro_batches_per_turn,
+        least_accumulation=settings.least_accumulation,
+        unnamed=unnamed,
+    )
+    facts, messages = examine(resolved, solution.plan, engine.backend)
+    return solution._replace(training=tuple(facts), messages=(*solution.messages, *messages))

@@ -1,0 +1,38 @@
+"""Running a launch to its end, in a new directory or in that of an earlier attempt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ipulaunch.configs.runs.directory import RunDirectory, writable
+from ipulaunch.launcher.launch.launch import Launch
+from ipulaunch.launcher.runs.attending import attend
+from ipulaunch.launcher.runs.other_hosts import require_other_hosts
+from ipulaunch.launcher.runs.run_files import make_run, write_decided
+from ipulaunch.launcher.show.display import Display
+from ipulaunch.launcher.supervise.attempts import begin_again
+from ipulaunch.launcher.supervise.claim import claim
+from ipulaunch.launcher.supervise.stop_signals import StopSignals
+
+
+def run_launch(launch: Launch, path: Path, display: Display, *, is_made: bool = False) -> int:
+    """Run a launch to its end, in a new directory or in an empty one; returns the exit code of the whole."""
+    launch.engine.require()
+    with StopSignals() as signals:
+        launch = require_other_hosts(launch, path, signals)
+        run = make_run(launch, path, is_made)
+        with claim(run):
+            return attend(launch, run, display, signals)
+
+
+def continue_run(launch: Launch, run: RunDirectory, display: Display) -> int:
+    """Run another attempt in the directory of a run that has ended; returns the exit code of the whole."""
+    job = launch.job
+    assert job is not None
+    with StopSignals() as signals:
+        launch = require_other_hosts(launch, run.path, signals)
+        with claim(run):
+            launch = launch._replace(job=begin_again(run, launch.solution.plan, job))
+            with writable(run):
+                write_decided(launch, run)
+            return attend(launch, run, display, signals)
