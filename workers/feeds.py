@@ -8,7 +8,7 @@ from ipulaunch.configs.runs.events import Validating
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
-from ipulaunch.data_pipeline.throttled import now_and_then
+from ipulaunch.data_pipeline.throttled import throttled
 from ipulaunch.topology import Batch
 from ipulaunch.workers.backends.interface import Feed, Maker, Trace
 from ipulaunch.workers.instance import Instance
@@ -53,7 +53,7 @@ def validation_feed(instance: Instance, source: Source) -> Feed:
 
 def validation_progress(instance: Instance) -> Callable[[int, int], None]:
     """What records now and then how far a validation is: one that is silent for long would count as hung."""
-    return now_and_then(lambda done, total: instance.records.event(Validating(done, total)))
+    return throttled(lambda done, total: instance.records.event(Validating(done, total)))
 
 
 def _maker(source: Source) -> Optional[Maker]:

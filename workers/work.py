@@ -13,7 +13,8 @@ import tensorflow as tf
 from ipulaunch.configs.runs.directory import write_whole
 from ipulaunch.configs.runs.events import PREPARING, TimeToTrain, WarningEvent
 from ipulaunch.configs.settings.estimators import KERAS
-from ipulaunch.data_pipeline.sources.selection import make_sources, reading_warnings
+from ipulaunch.data_pipeline.sources.record_sources import reading_warnings
+from ipulaunch.data_pipeline.sources.selection import make_sources
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
 from ipulaunch.topology.networks import network_of
 from ipulaunch.workers.compiling import compile_run
