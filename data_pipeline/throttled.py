@@ -1,4 +1,4 @@
-"""Progress that is told of as often as somebody reads it, not for every one of a million files."""
+"""Progress at a pace that a reader can follow, not a line for each of a million files."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _INTERVAL_S = 1.0
 Progress = Callable[[int, int], object]  # (done, in all)
 
 
-def now_and_then(tell: Progress, clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
-    """The same progress, told of at its beginning, at its end, and at most once a second between them."""
+def throttled(progress: Progress, clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
+    """The same progress, reported at its beginning, at its end, and at most once a second between them."""
     next_time = float("-inf")
 
-    def progress(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         nonlocal next_time
         now = clock()
         if now >= next_time or done == total:
             next_time = now + _INTERVAL_S
-            tell(done, total)
+            progress(done, total)
 
-    return progress
+    return report

@@ -11,7 +11,7 @@ from ipulaunch.configs.runs.events import Replaced, Replacement, Validating
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
-from ipulaunch.data_pipeline.throttled import now_and_then
+from ipulaunch.data_pipeline.throttled import throttled
 from ipulaunch.topology import Batch
 from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.backends.interface import Feed, Maker, Trace
@@ -57,7 +57,7 @@ def validation_feed(instance: Instance, source: Source) -> Feed:
 
 def validation_progress(instance: Instance) -> Callable[[int, int], None]:
     """Records how far a validation is, at most every few seconds; one that is silent for long is considered hung."""
-    return now_and_then(lambda done, total: instance.records.event(Validating(done, total)))
+    return throttled(lambda done, total: instance.records.event(Validating(done, total)))
 
 
 def _maker(source: Source) -> Optional[Maker]:

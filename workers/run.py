@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from ipulaunch.configs.runs.directory import write_whole
 from ipulaunch.configs.runs.events import PREPARING, Loading, TimeToTrain
-from ipulaunch.data_pipeline.sources.selection import make_sources, reading_warnings
+from ipulaunch.data_pipeline.sources.record_sources import reading_warnings
+from ipulaunch.data_pipeline.sources.selection import make_sources
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
 from ipulaunch.workers.feeds import count_skipped_records
 from ipulaunch.workers.instance import Instance

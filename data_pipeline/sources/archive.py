@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
-from typing import IO, Any, Callable, Dict, Tuple
+from typing import IO, Callable, Dict
 
 import numpy as np
 
@@ -19,11 +19,12 @@ _ENDING = ".npy"
 _BROKEN = (
     *(ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, EOFError, struct.error, zlib.error),
     *(SyntaxError, MemoryError, RecursionError, RuntimeError, NotImplementedError, zipfile.BadZipFile, OSError),
+    tokenize.TokenError,
 )
 
 
 class NotAnArchive(ValueError):
-    """The file is no archive of plain arrays."""
+    """The file is not an archive of plain arrays."""
 
 
 def read_arrays(file: IO[bytes], wanted: Callable[[str], bool], most_bytes: int) -> Dict[str, np.ndarray]:
@@ -48,42 +49,18 @@ def _name(member: zipfile.ZipInfo) -> str:
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     with archive.open(member) as stream:
-        if stream.read(len(_MAGIC)) != _MAGIC:
+        # NumPy 1.19 parses a header of any length, a gigabyte too.
+        start = stream.read(len(_MAGIC) + 2)
+        if not start.startswith(_MAGIC) or int.from_bytes(start[len(_MAGIC) :], "little") > _LONGEST_HEADER:
             raise NotAnArchive(f"{member.filename} is not an array")
-        (length,) = struct.unpack("<H", stream.read(2))
-        if length > _LONGEST_HEADER:
-            raise NotAnArchive(f"the header of {member.filename} has {length} bytes")
-        dtype, shape, order = _header(stream.read(length), member.filename)
-        size = math.prod(shape) * dtype.itemsize
-        there = member.file_size - len(_MAGIC) - 2 - length
+        stream.seek(len(_MAGIC))
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+        if dtype.kind not in "biuf":
+            raise NotAnArchive(f"{member.filename} holds {dtype}, expected numbers")
+        size, there = math.prod(shape) * dtype.itemsize, member.file_size - stream.tell()
         if size != there:
             raise NotAnArchive(f"{member.filename} has {there} bytes, expected {size} for {dtype} {shape}")
-        data = _all(stream, size)
-    return np.frombuffer(data, dtype).reshape(shape, order=order)
-
-
-def _header(text: bytes, name: str) -> Tuple[Any, Tuple[int, ...], Any]:
-    about = ast.literal_eval(text.decode("latin-1").strip())
-    descr, shape, is_fortran = about["descr"], about["shape"], about["fortran_order"]
-    # Text alone: the longer form describes structures of objects and shapes within shapes.
-    if not isinstance(descr, str) or len(descr) > 16:
-        raise NotAnArchive(f"{name} holds structures")
-    dtype = np.dtype(descr)
-    if dtype.kind not in "biuf":
-        raise NotAnArchive(f"{name} holds {dtype}, expected numbers")
-    if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
-        raise NotAnArchive(f"{name} has the shape {shape}")
-    return dtype, shape, "F" if is_fortran is True else "C"
-
-
-def _all(stream: IO[bytes], size: int) -> bytearray:
-    """As many bytes, which the archive only claims to have; a writable buffer, as an array's own memory is."""
-    data = bytearray(size)
-    missing = memoryview(data)
-    while len(missing):
-        count = stream.readinto(missing)  # type: ignore[attr-defined]
-        if not count:
-            raise NotAnArchive(f"{len(missing)} of {size} bytes are missing")
-        missing = missing[count:]
-    stream.read(1)  # to the end, where the checksum is compared
-    return data
+        stream.seek(0)
+        array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
+        stream.read(1)  # to the end, where zipfile compares the checksum
+    return array

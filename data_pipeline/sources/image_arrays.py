@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from ipulaunch.data_pipeline.records.reader import aligned
+from ipulaunch.data_pipeline.sources import cifar_files, mnist_files
 from ipulaunch.data_pipeline.sources.augmentation import epoch_draws
 from ipulaunch.data_pipeline.sources.image_files import Images
 from ipulaunch.data_pipeline.sources.source import ArraySource, untuned
@@ -59,3 +61,17 @@ class ImageArrays(ArraySource):
             return tf.ensure_shape(images, (micro_size, *self.inputs[1])), tf.ensure_shape(labels, (micro_size,))
 
         return untuned(numbers.map(fetch, threads, deterministic=True))
+
+
+class Cifar(ImageArrays):
+    """CIFAR: colour images of 32x32 in 10 or 100 classes."""
+
+    def __init__(self, data_dir: Path, split: str, *, classes: int = 10, seed: int = 0, augment: bool = False) -> None:
+        super().__init__(cifar_files.read_images(data_dir, split, classes), seed=seed, augment=augment)
+
+
+class Mnist(ImageArrays):
+    """MNIST and Fashion-MNIST: grey images of 28x28 in ten classes."""
+
+    def __init__(self, data_dir: Path, split: str) -> None:
+        super().__init__(mnist_files.read_images(data_dir, split))

@@ -17,9 +17,8 @@ where TensorFlow takes them over without a copy: 4 % of all.
 from __future__ import annotations
 
 import collections
-import struct
 from pathlib import Path
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Deque, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -28,14 +27,10 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.text import counted
 from ipulaunch.data_pipeline.ending import ends_with_python
-from ipulaunch.data_pipeline.records.example import NotAnExample, Span, find_features
 from ipulaunch.data_pipeline.records.files import shards
 from ipulaunch.data_pipeline.records.index import Index, Progress, open_index
-from ipulaunch.data_pipeline.records.reader import RecordReader
-from ipulaunch.data_pipeline.records.tfrecord import Buffer
 from ipulaunch.data_pipeline.sources import image_decoding
-from ipulaunch.data_pipeline.sources.augmentation import Box, Draws, Window, random_window
-from ipulaunch.data_pipeline.sources.image_header import NotAnImage, read_header
+from ipulaunch.data_pipeline.sources.imagenet_samples import Sample, SampleReader, Workspace
 from ipulaunch.data_pipeline.sources.reused_memory import ReusedMemory
 from ipulaunch.data_pipeline.sources.source import Source, untuned
 
@@ -43,8 +38,6 @@ SIDE, CHANNELS = image_decoding.SIDE, image_decoding.CHANNELS
 CLASSES = 1000
 
 _MOST_AT_ONCE = 16  # images that are read, decoded and scaled by one call each
-_LONGEST_VARINT = 10  # bytes
-_BOX = ("image/object/bbox/ymin", "image/object/bbox/xmin", "image/object/bbox/ymax", "image/object/bbox/xmax")
 _NO_CONVERSION = tf.autograph.experimental.do_not_convert
 
 
@@ -62,33 +55,6 @@ def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
             names = ", ".join([path.name for path in wrong[:3]] + ["..."] * (len(wrong) > 3))
             raise DataError(f"{data_dir}: {counted(len(wrong), f'{split} file')} {said}: {names}", hint=hint)
     return found.paths
-
-
-class _Sample(NamedTuple):
-    """A record, and how to make its image."""
-
-    record: int
-    encoded: bytes
-    label: int
-    is_png: bool
-    window: Window
-    flip: bool
-
-
-class _Workspace:
-    """What the samples of a micro-batch are made with, one after the other: numbers to draw, and room for a record.
-
-    Of a record's memory only the JPEG's stays. In fresh memory, reading one took 90 microseconds; its steps, in memory
-    used before, take 20.
-    """
-
-    def __init__(self, seed: int, epoch: int) -> None:
-        self.draws, self.room = Draws(seed, epoch, 0), bytearray()
-
-    def room_for(self, size: int) -> memoryview:
-        if len(self.room) < size:
-            self.room = bytearray(size)
-        return memoryview(self.room)[:size]
 
 
 class ImagenetRecords(Source):
@@ -116,9 +82,9 @@ class ImagenetRecords(Source):
             hint = self.index.defects[0].message if self.index.defects else ""
             raise DataError(f"the {len(files)} {split} files in {data_dir} hold no record", hint=hint)
         self.samples = self.index.records
-        self.seed, self.augment, self.side, self.classes = seed, augment, side, classes
+        self.seed, self.augment, self.side = seed, augment, side
         self.opencv: Any = image_decoding.opencv() if augment else None
-        self.reader = RecordReader(self.index)
+        self.reader = SampleReader(self.index, augment=augment, classes=classes)
         self.memory = ReusedMemory()
         self.recent: Deque[np.ndarray] = collections.deque(maxlen=1)  # numbers of the micro-batches read last
         self.decodable = np.zeros(self.samples, bool)  # records that were decoded to see whether they can be
@@ -131,7 +97,7 @@ class ImagenetRecords(Source):
         return self.error or (None if self.replaces_bad else self._undecodable())
 
     def following(self, number: int) -> int:
-        return self.reader.following(number)
+        return self.reader.records.following(number)
 
     def dataset(self, numbers: tf.data.Dataset, micro_size: int, threads: int) -> tf.data.Dataset:
         return self._made(numbers, micro_size, threads, traced=False)
@@ -190,8 +156,8 @@ class ImagenetRecords(Source):
 
     def _read(self, epoch: np.ndarray, ids: np.ndarray) -> Tuple[np.ndarray, ...]:
         self.recent.append(ids)
-        fetch = self._sample_near if self.replaces_bad else self._sample
-        workspace = _Workspace(self.seed, int(epoch))
+        fetch = self._sample_near if self.replaces_bad else self.reader.read
+        workspace = Workspace(self.seed, int(epoch))
         samples = [fetch(workspace, int(number)) for number in ids]
         encoded = np.empty(len(ids), object)  # NumPy's own byte strings lose the zeros at their end
         encoded[:] = [sample.encoded for sample in samples]
@@ -204,12 +170,12 @@ class ImagenetRecords(Source):
             np.array([sample.flip for sample in samples]),
         )
 
-    def _sample_near(self, workspace: _Workspace, record: int) -> _Sample:
+    def _sample_near(self, workspace: Workspace, record: int) -> Sample:
         """The sample, or the next one that can be read and decoded."""
         return self.near(record, lambda neighbour: self._decodable_sample(workspace, neighbour))
 
-    def _decodable_sample(self, workspace: _Workspace, record: int) -> _Sample:
-        sample = self._sample(workspace, record)
+    def _decodable_sample(self, workspace: Workspace, record: int) -> Sample:
+        sample = self.reader.read(workspace, record)
         if not self.decodable[record]:
             defect = image_decoding.defect_of(sample.encoded)
             if defect is not None:
@@ -220,70 +186,14 @@ class ImagenetRecords(Source):
     def _undecodable_at(self, record: int, defect: str) -> DataError:
         return DataError(f"{self.index.place(record)}: the image cannot be decoded: {defect}")
 
-    def _sample(self, workspace: _Workspace, record: int) -> _Sample:
-        size = self.reader.length(record)
-        self.reader.read_into(record, [workspace.room_for(size)])
-        data = workspace.room
-        try:
-            features = find_features(data, size)
-        except NotAnExample as error:
-            raise DataError(f"{self.index.place(record)}: not a tf.train.Example: {error}") from error
-        span = self._span(record, features, "image/encoded", "bytes")
-        encoded = bytes(memoryview(data)[span.start : span.stop])
-        label = self._label(record, data, self._span(record, features, "image/class/label", "ints"))
-        try:
-            header = read_header(encoded)
-        except NotAnImage as error:
-            raise DataError(f"{self.index.place(record)}: image/encoded is {error}") from error
-        if not self.augment:
-            window = Window(0, 0, header.height, header.width)
-            return _Sample(record, encoded, label, header.format == "PNG", window, False)
-        draws = workspace.draws
-        draws.restart(record)
-        (flip,) = draws.take(1)
-        window = random_window(draws, header.height, header.width, marked_objects(data, features))
-        return _Sample(record, encoded, label, header.format == "PNG", window, flip < 0.5)
-
-    def _span(self, record: int, features: Dict[str, Span], name: str, kind: str) -> Span:
-        span = features.get(name)
-        if span is None or span.start == span.stop:
-            hint = "ImageNet records have image/encoded and image/class/label"
-            raise DataError(f"{self.index.place(record)}: there is no feature {name}", hint=hint)
-        if span.kind != kind:
-            raise DataError(f"{self.index.place(record)}: {name} holds {span.kind or 'nothing'}, expected {kind}")
-        return span
-
-    def _label(self, record: int, data: bytearray, span: Span) -> int:
-        label = 0
-        for shift, byte in enumerate(data[span.start : min(span.stop, span.start + _LONGEST_VARINT)]):
-            label |= (byte & 0x7F) << 7 * shift
-            if byte < 0x80:
-                break
-        label -= label >> 63 << 64  # two's complement
-        if not 1 <= label <= self.classes:
-            hint = "labels count from 1, and data.classes says how far; is it another data set?"
-            raise DataError(f"{self.index.place(record)}: label {label}, expected 1 to {self.classes}", hint=hint)
-        return label - 1
-
     def _undecodable(self) -> Optional[DataError]:
         """The first of the records read last whose image cannot be decoded."""
-        workspace = _Workspace(self.seed, 0)
+        workspace = Workspace(self.seed, 0)
         for record in (int(number) for ids in list(self.recent) for number in ids):
             try:
-                defect = image_decoding.defect_of(self._sample(workspace, record).encoded)
+                defect = image_decoding.defect_of(self.reader.read(workspace, record).encoded)
             except DataError as error:
                 return error
             if defect is not None:
                 return self._undecodable_at(record, defect)
         return None
-
-
-def marked_objects(data: Buffer, features: Dict[str, Span]) -> Optional[List[Box]]:
-    """The marked objects of an image, if there are any."""
-    columns = []
-    for span in (features.get(name) for name in _BOX):
-        if span is None or span.kind != "floats":
-            return None
-        columns.append(struct.unpack_from(f"<{(span.stop - span.start) // 4}f", data, span.start))
-    boxes: List[Box] = list(zip(*columns))
-    return boxes or None

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
-
-import numpy as np
+from typing import Callable, Dict, Mapping, Tuple
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
 from ipulaunch.data_pipeline.records.files import SPLITS
-from ipulaunch.data_pipeline.records.reader import UNPACKED_FILES
-from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
-from ipulaunch.data_pipeline.sources.cifar import Cifar
-from ipulaunch.data_pipeline.sources.cosmoflow import CosmoflowRecords
-from ipulaunch.data_pipeline.sources.image_arrays import ImageArrays
-from ipulaunch.data_pipeline.sources.imagenet import ImagenetRecords
-from ipulaunch.data_pipeline.sources.mnist import Mnist
-from ipulaunch.data_pipeline.sources.normalise import conversion
+from ipulaunch.data_pipeline.sources.image_arrays import Cifar, ImageArrays, Mnist
+from ipulaunch.data_pipeline.sources.image_decoding import CHANNELS
+from ipulaunch.data_pipeline.sources.record_sources import Meet, Progress, Splits, record_sources
 from ipulaunch.data_pipeline.sources.source import Source, Unread
-from ipulaunch.data_pipeline.sources.synthetic import MadeOnDevice, SyntheticCosmoflow, SyntheticImages
-from ipulaunch.data_pipeline.staging import stage
-from ipulaunch.data_pipeline.throttled import now_and_then
+from ipulaunch.data_pipeline.sources.synthetic import SyntheticCosmoflow, SyntheticImages, made_on_device
 from ipulaunch.topology.planning.plan import Plan
-
-Files = Sequence[Path]
-Splits = Sequence[str]
-Meet = Callable[[str], str]
-Progress = Callable[[str, int, int], object]  # (what, done, in all)
 
 
 def make_sources(
@@ -47,23 +32,6 @@ def make_sources(
     return {**unread, **_sources(job, _splits(job), plan, instance, threads, meet, progress)}
 
 
-def reading_warnings(job: Job, source: Source) -> List[str]:
-    """What makes reading slow: packed files that are unpacked again for nearly every one of their samples."""
-    if not isinstance(source, (CosmoflowRecords, ImagenetRecords)):
-        return []
-    data, index = job.settings.data, source.index
-    counts = np.diff(index.firsts)[index.packed]
-    files, most = len(counts), int(counts.max()) if len(counts) else 0
-    near = files if data.shuffle_block == 1 else min(files, data.shuffle_window)  # files that are read in turn
-    if most <= 1 or near <= UNPACKED_FILES:
-        return []
-    return [
-        f"{files} files packed with gzip hold up to {most} samples each, and of a file nothing can be read but the"
-        f" whole: in this order nearly every sample unpacks one. Unpack them, or keep neighbours together: --set"
-        f" data.shuffle_block={most} --set data.shuffle_window={UNPACKED_FILES // 2}"
-    ]
-
-
 def _splits(job: Job) -> Splits:
     """The splits that a job reads."""
     training = job.settings.training
@@ -75,12 +43,11 @@ def _sources(
 ) -> Mapping[str, Source]:
     data, seed = job.settings.data, job.settings.training.seed
     if data.synthetic_data == "ipu":
-        return {split: _made_on_device(job, split) for split in splits}
+        return {split: made_on_device(job.settings, split) for split in splits}
     if isinstance(data, CosmoflowData):
         if data.directory is None:
             return {split: SyntheticCosmoflow(data, split, seed) for split in splits}
-        files = _files(cosmoflow.find_files, data.directory, data.stage_dir, splits, plan, instance, meet, progress)
-        return _indexed(functools.partial(_cosmoflow, job, files, threads), splits, plan, instance, meet, progress)
+        return record_sources(job, data.directory, splits, plan, instance, threads, meet, progress)
     if data.directory is None:
         if data.synthetic_data is None:
             raise DataError(
@@ -89,83 +56,13 @@ def _sources(
             )
         return {split: SyntheticImages(data, split, seed) for split in splits}
     if job.workload == "imagenet":
-        files = _files(imagenet.find_files, data.directory, data.stage_dir, splits, plan, instance, meet, progress)
-        sources = _indexed(functools.partial(_imagenet, job, files, threads), splits, plan, instance, meet, progress)
+        _check_shape(job, (data.side, data.side, CHANNELS))
+        sources = record_sources(job, data.directory, splits, plan, instance, threads, meet, progress)
     else:
         sources = {split: _IN_MEMORY[job.workload](job, split) for split in splits}
     for split, source in sources.items():
         source.samples = min(data.n_train if split == "train" else data.n_valid, source.samples)
     return sources
-
-
-def _files(
-    find: Callable[[Path, str], Files],
-    directory: str,
-    stage_dir: Optional[str],
-    splits: Splits,
-    plan: Plan,
-    instance: int,
-    meet: Meet,
-    progress: Progress,
-) -> Dict[str, Files]:
-    """The record files of these splits; with a stage_dir, their copies there."""
-    files = {split: find(Path(directory), split) for split in splits}
-    if stage_dir is None:
-        return files
-    staged = stage(
-        [file for found in files.values() for file in found],
-        Path(directory),
-        Path(stage_dir),
-        index=plan.placements[instance].local_index,
-        instances=plan.neighbours_of(instance),
-        progress=now_and_then(functools.partial(progress, "staging")),
-    )
-    meet("staged")  # by the other instances of this host too
-    copies = iter(staged)
-    return {split: list(itertools.islice(copies, len(found))) for split, found in files.items()}
-
-
-def _indexed(
-    read: Callable[..., Union[CosmoflowRecords, ImagenetRecords]],
-    splits: Splits,
-    plan: Plan,
-    instance: int,
-    meet: Meet,
-    progress: Progress,
-) -> Dict[str, Source]:
-    """The first instance of each host builds the index, if there is none; the others find it."""
-    sources: Dict[str, Source] = {}
-    for turn in (True, False):
-        if (plan.placements[instance].local_index == 0) is turn:
-            for split in splits:
-                source = read(split, progress=now_and_then(functools.partial(progress, "indexing")))
-                if instance == 0:  # defects of files are the same for all, and are counted once
-                    source.bad.update({-1 - number: defect for number, defect in enumerate(source.index.defects)})
-                sources[split] = source
-        if turn:
-            meet("indexed")
-    found = " and ".join(str(sources[split].samples) for split in splits)
-    first = meet(found)
-    if first != found:  # they would fall out of step
-        raise DataError(
-            f"instance {instance} finds {found} samples, instance 0 finds {first}",
-            hint="the files must be the same on all hosts; ipulaunch data verify finds damaged ones",
-        )
-    return sources
-
-
-def _cosmoflow(job: Job, files: Dict[str, Files], threads: int, split: str, **more: Any) -> CosmoflowRecords:
-    return CosmoflowRecords(job.settings.data, split, files=files[split], threads=threads, **more)
-
-
-def _imagenet(job: Job, files: Dict[str, Files], threads: int, split: str, **more: Any) -> ImagenetRecords:
-    data = job.settings.data
-    _check_shape(job, (data.side, data.side, imagenet.CHANNELS))
-    return ImagenetRecords(
-        Path(data.directory), split, files=files[split], seed=job.settings.training.seed,
-        augment=data.augment and split == "train", threads=threads, side=data.side, classes=data.classes,
-        replaces_bad=data.bad_records == "skip", **more,
-    )  # fmt: skip
 
 
 def _cifar(job: Job, split: str, *, classes: int) -> Source:
@@ -205,13 +102,3 @@ _IN_MEMORY: Dict[str, Callable[[Job, str], Source]] = {
     "cifar100": functools.partial(_cifar, classes=100),
     "mnist": _mnist,
 }
-
-
-def _made_on_device(job: Job, split: str) -> MadeOnDevice:
-    settings = job.settings
-    data, seed = settings.data, settings.training.seed
-    samples = data.n_train if split == "train" else data.n_valid
-    more: Dict[str, Any] = {"key": 2 * seed + SPLITS.index(split), "convert": conversion(data)}
-    if isinstance(data, CosmoflowData):
-        return MadeOnDevice(samples, (np.int16, settings.shape), (np.float32, (data.targets,)), **more)
-    return MadeOnDevice(samples, (np.uint8, settings.shape), (np.int32, ()), classes=data.classes, **more)

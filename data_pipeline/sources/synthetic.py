@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +11,7 @@ import tensorflow as tf
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
 from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.data_pipeline.records.files import SPLITS
+from ipulaunch.data_pipeline.sources.normalise import conversion
 from ipulaunch.data_pipeline.sources.source import ArraySource, Source
 
 Convert = Callable[[Any], Any]
@@ -103,3 +104,13 @@ class MadeOnDevice(Source):
             targets = tf.random.stateless_uniform((ids.shape[0], *target_shape), seed, -1, 1)
         inputs = tf.cast(inputs, kind)
         return inputs if self.convert is None else self.convert(inputs), targets
+
+
+def made_on_device(settings: Any, split: str) -> MadeOnDevice:
+    """Samples of the shape that a workload takes."""
+    data, seed = settings.data, settings.training.seed
+    samples = data.n_train if split == "train" else data.n_valid
+    more: Dict[str, Any] = {"key": 2 * seed + SPLITS.index(split), "convert": conversion(data)}
+    if isinstance(data, CosmoflowData):
+        return MadeOnDevice(samples, (np.int16, settings.shape), (np.float32, (data.targets,)), **more)
+    return MadeOnDevice(samples, (np.uint8, settings.shape), (np.int32, ()), classes=data.classes, **more)

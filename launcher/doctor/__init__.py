@@ -1,1 +1,1 @@
-"""The doctor: what a machine has and lacks for each engine, one kind of check a file."""
+"""The doctor: what a machine has and lacks for each engine, one group of checks per file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Dict, NamedTuple
 
-from ipulaunch.launcher.doctor.world import Output, World
+from ipulaunch.launcher.doctor.environment import Environment, Output
 
 TIMEOUT_S = 120.0  # TensorFlow from a busy network file system takes a minute
 
@@ -104,9 +104,9 @@ class Answers(NamedTuple):
         return self.answers.get(name, Answer(error=self.error or "it was not asked"))
 
 
-def ask_python(python: str, world: World) -> Answers:
+def ask_python(python: str, environment: Environment) -> Answers:
     """Ask the Python of the instances."""
-    return read_answers(world.run([python, "-c", _QUESTIONS], TIMEOUT_S))
+    return read_answers(environment.run([python, "-c", _QUESTIONS], TIMEOUT_S))
 
 
 def read_answers(said: Output) -> Answers:

@@ -1,100 +1,142 @@
-"""All checks at the same time, each with a limit, none of which can stop the others."""
+"""What the doctor measures a machine against: a plan, its engine, and the directories and hosts it needs."""
 
 from __future__ import annotations
 
-import threading
-import time
-from typing import Callable, Dict, List, Tuple
+import sys
+from pathlib import Path
+from typing import Any, List, NamedTuple, Optional, Tuple
 
-from ipulaunch.launcher.doctor.answers import TIMEOUT_S
-from ipulaunch.launcher.doctor.case import Case
-from ipulaunch.launcher.doctor.check import OPENMPI, POPRUN, WARNING, Check, clean
-from ipulaunch.launcher.doctor.clock import check_clock
-from ipulaunch.launcher.doctor.cores import GROUP as MACHINE
-from ipulaunch.launcher.doctor.cores import check_cores
-from ipulaunch.launcher.doctor.interpreter import GROUP as PYTHON
-from ipulaunch.launcher.doctor.interpreter import check_interpreter
-from ipulaunch.launcher.doctor.leftovers import GROUP as LEFTOVERS
-from ipulaunch.launcher.doctor.leftovers import check_leftovers
-from ipulaunch.launcher.doctor.limits import check_limits
-from ipulaunch.launcher.doctor.memory import check_memory
-from ipulaunch.launcher.doctor.mpi import GROUP as ON_CPUS
-from ipulaunch.launcher.doctor.mpi import check_mpirun
-from ipulaunch.launcher.doctor.network import check_network
-from ipulaunch.launcher.doctor.places import GROUP as PLACES
-from ipulaunch.launcher.doctor.places import check_places
-from ipulaunch.launcher.doctor.remote_hosts import check_hosts
-from ipulaunch.launcher.doctor.sdk import GROUP as ON_IPUS
-from ipulaunch.launcher.doctor.sdk import check_sdk
-from ipulaunch.launcher.doctor.vipu import check_vipu
-from ipulaunch.launcher.doctor.volumes import check_volumes
-from ipulaunch.launcher.doctor.world import World
+from ipulaunch.configs.published_sets import PUBLISHED_SETS
+from ipulaunch.configs.runs.directory import RUNS
+from ipulaunch.configs.settings.estimators import KERAS
+from ipulaunch.launcher.doctor.check import BOTH, DIRECT, OPENMPI, POPRUN
+from ipulaunch.launcher.launch.volumes import Volumes, volumes_of
+from ipulaunch.topology import Plan
 
-Examination = Callable[[Case, World], List[Check]]
+SYNTHETIC, NOT_NAMED = "synthetic", "not named"
 
-_GROUPS = (ON_IPUS, ON_CPUS, PYTHON, MACHINE, PLACES, LEFTOVERS)  # in this order; hosts after them
-_CLEAN_UP_S = 2.0
-_ALL_S = TIMEOUT_S + 15  # longer than any check has for itself
+VIPU_PORT = 8090  # poprun's own default
 
 
-def examinations(case: Case) -> List[Tuple[str, str, Examination]]:
-    """What is looked at: the group and the name under which it is missed when it does not come to an end."""
-    found: List[Tuple[str, str, Examination]] = []
-    if case.looks_at(POPRUN):
-        found += [(ON_IPUS, "SDK", check_sdk), (ON_IPUS, "V-IPU", check_vipu)]
-    if case.looks_at(OPENMPI):
-        found.append((ON_CPUS, "mpirun", check_mpirun))
-    return [
-        *found,
-        (MACHINE, "cores", check_cores),
-        (MACHINE, "memory", check_memory),
-        (MACHINE, "limits", check_limits),
-        (MACHINE, "network", check_network),
-        (MACHINE, "clock", check_clock),
-        (PLACES, "directories", check_places),
-        (PLACES, "volumes", check_volumes),
-        (LEFTOVERS, "leftovers", check_leftovers),
-        ("hosts", "hosts", check_hosts),
-        (PYTHON, "Python", check_interpreter),
-    ]
+class Vipu(NamedTuple):
+    """The V-IPU controller and the partition that were asked for."""
+
+    host: Optional[str] = None
+    port: int = VIPU_PORT
+    partition: Optional[str] = None
+    may_create: bool = False  # poprun is told to make or change the partition
 
 
-def diagnose(case: Case, world: World, limit_s: float = _ALL_S) -> List[Check]:
-    """Every check, in the order of the groups."""
-    return carry_out(examinations(case), case, world, limit_s)
+class Place(NamedTuple):
+    """A directory that a run reads or writes."""
+
+    name: str
+    path: Path
+    flag: str
+    stops: Tuple[str, ...] = BOTH  # the engines that cannot work without it
+    holds: Tuple[str, ...] = ()  # patterns of files, of each of which there must be one
+    holds_any: Tuple[str, ...] = ()  # patterns, of one of which there must be one
 
 
-def carry_out(
-    found: List[Tuple[str, str, Examination]], case: Case, world: World, limit_s: float = _ALL_S
-) -> List[Check]:
-    """Run examinations side by side; one that fails or does not end is a finding itself."""
-    results: Dict[int, List[Check]] = {}
+class Diagnosis(NamedTuple):
+    """One diagnosis: a plan and what it needs; without a plan, whatever this machine might be asked for."""
 
-    def work(number: int, group: str, name: str, examine: Examination) -> None:
-        try:
-            results[number] = examine(case, world)
-        except Exception as error:  # noqa: BLE001 - a machine may be broken in ways nobody thought of
-            results[number] = [_unknown(group, name, f"could not be looked at: {type(error).__name__}: {error}")]
+    engines: Tuple[str, ...] = BOTH  # to examine
+    engine: Optional[str] = None  # that the plan uses
+    is_direct: bool = False  # it is one process, which needs poprun's SDK, but not poprun
+    plan: Optional[Plan] = None
+    python: str = sys.executable
+    run_dir: Optional[Path] = None  # None: a new one below runs/
+    writes: Tuple[Place, ...] = ()
+    reads: Tuple[Place, ...] = ()
+    volumes: Optional[Volumes] = None
+    samples: str = ""  # SYNTHETIC or NOT_NAMED, where no directory has them
+    hosts: Tuple[str, ...] = ()  # beside this machine
+    vipu: Optional[Vipu] = None
+    directory: Path = Path()  # where runs/ is
+    is_own_program: bool = False  # of the user's, which brings its own libraries
+    needs_estimators: bool = False
 
-    deadline = time.monotonic() + limit_s
-    # Daemons: a file system that does not answer must not keep us from ending.
-    threads = [threading.Thread(target=work, args=(number, *each), daemon=True) for number, each in enumerate(found)]
-    for thread in threads:
-        thread.start()
-    try:
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-    except KeyboardInterrupt:  # what we have started is interrupted too, and cleans up
-        deadline = time.monotonic() + _CLEAN_UP_S
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        raise
-    checks: List[Check] = []
-    for number, (group, name, _) in enumerate(found):
-        late = [_unknown(group, name, f"no answer within {limit_s:.0f} s: does a file system hang?")]
-        checks += [clean(check) for check in results.get(number, late)]
-    return sorted(checks, key=lambda check: _GROUPS.index(check.group) if check.group in _GROUPS else len(_GROUPS))
+    @property
+    def runs(self) -> Path:
+        """Where the runs lie, and this one will."""
+        return self.run_dir.parent if self.run_dir else self.directory / RUNS
+
+    @property
+    def instances(self) -> int:
+        """Instances of one host."""
+        return self.plan.instances_per_host if self.plan else 1
+
+    @property
+    def cores(self) -> int:
+        """Cores of the largest instance."""
+        return max(placement.cores for placement in self.plan.placements) if self.plan else 1
+
+    def examines(self, engine: str) -> bool:
+        return engine in self.engines
+
+    def name_of(self, engine: str) -> str:
+        """What the user calls an engine."""
+        return DIRECT if engine == POPRUN and self.is_direct else engine
+
+    def ours(self, *engines: str) -> Tuple[str, ...]:
+        """The engines that stop where something is missing that our own workloads use."""
+        return () if self.is_own_program else engines
+
+    @property
+    def through_ours(self) -> Tuple[str, ...]:
+        """The engines that start instances through our package.
+
+        A program of the user's own is started as it is by poprun, and through a module of ours by mpirun.
+        """
+        return (*self.ours(POPRUN), OPENMPI)
+
+    @property
+    def talks_over_mpi(self) -> bool:
+        """A single instance has nobody to talk to."""
+        return self.plan is None or self.plan.instances > 1
 
 
-def _unknown(group: str, name: str, found: str) -> Check:
-    return Check(group, name, WARNING, found, "look at it by hand")
+def with_places(diagnosis: Diagnosis, workload: str, settings: Any) -> Diagnosis:
+    """The diagnosis with the directories that the settings of a workload name."""
+    data, training = settings.data, settings.training
+    reads: List[Place] = []
+    if data.directory:
+        place = _place("data", data.directory, data.option)
+        if workload == "cosmoflow":
+            reads.append(place._replace(holds=_record_files(training)))
+        else:
+            reads.append(place._replace(holds_any=PUBLISHED_SETS[workload].signs))
+    if training.checkpoint_input_dir and not training.training:  # which a training writes first
+        reads.append(_place("checkpoints to evaluate", training.checkpoint_input_dir, "--checkpoint-input-dir"))
+    if training.resume:
+        reads.append(_place("run to resume", training.resume, "--resume"))
+    writes: List[Place] = []
+    if training.checkpoint_output_dir:
+        writes.append(_place("checkpoints", training.checkpoint_output_dir, "--checkpoint-output-dir"))
+    if data.stage_dir:
+        writes.append(_place("staged records", data.stage_dir, "--stage-dir"))
+    if settings.api != KERAS and settings.estimator.model_dir:
+        # Training makes it, and continues what it holds; an Estimator that is tested has nothing else.
+        model = _place("model directory", settings.estimator.model_dir, "--model-dir")
+        (writes if training.training else reads).append(model)
+    samples = ""
+    if not data.directory:
+        samples = NOT_NAMED if data.is_unnamed else SYNTHETIC
+    return diagnosis._replace(
+        reads=tuple(reads),
+        volumes=volumes_of(workload, settings),
+        writes=(*diagnosis.writes, *writes),
+        samples=samples,
+        needs_estimators=settings.api != KERAS,
+    )
+
+
+def _place(name: str, path: str, flag: str) -> Place:
+    return Place(name, Path(path).absolute(), flag)
+
+
+def _record_files(training: Any) -> Tuple[str, ...]:
+    """The files of CosmoFlow that a job reads."""
+    splits = {"train": training.training, "validation": training.validation}
+    return tuple(f"{split}/*.tfrecord" for split, is_read in splits.items() if is_read)

@@ -7,12 +7,12 @@ from typing import List
 
 from ipulaunch.configs.text import ENABLE_SDK
 from ipulaunch.launcher.doctor.answers import Answer, ask_python
-from ipulaunch.launcher.doctor.case import SYNTHETIC, Case
 from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, OPENMPI, POPRUN, WARNING, Check
-from ipulaunch.launcher.doctor.memory import check_policy
+from ipulaunch.launcher.doctor.diagnosis import SYNTHETIC, Diagnosis
+from ipulaunch.launcher.doctor.environment import Environment
+from ipulaunch.launcher.doctor.machine import check_policy
 from ipulaunch.launcher.doctor.mpi import check_mpi4py
 from ipulaunch.launcher.doctor.sdk import GROUP as ON_IPUS
-from ipulaunch.launcher.doctor.world import World
 
 GROUP = "Python of the instances"
 _TENSORFLOW = "pip install 'ipulaunch[cpu]', or on a POD the SDK's tensorflow and keras wheels"
@@ -21,28 +21,28 @@ _OPENCV = "pip install 'ipulaunch[images]'"
 _WHEELS = "pip install the tensorflow and keras wheels inside the SDK; those of the package index know no IPU"
 
 
-def check_interpreter(case: Case, world: World) -> List[Check]:
+def check_interpreter(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     """Everything that the Python of the instances says of itself."""
-    answers = ask_python(case.python, world)
+    answers = ask_python(diagnosis.python, environment)
     python = answers.about("python")
     if python.error:
         fix = "name the Python that has ipulaunch and TensorFlow with --python"
-        return [Check(GROUP, "Python", MISSING, f"{case.python}: {python.error}", fix, BOTH)]
+        return [Check(GROUP, "Python", MISSING, f"{diagnosis.python}: {python.error}", fix, BOTH)]
     checks = [
-        Check(GROUP, "Python", OK, f"{python.value}: {case.python}"),
-        _project(case, answers.about("project")),
-        _tensorflow(case, answers.about("tensorflow")),
+        Check(GROUP, "Python", OK, f"{python.value}: {diagnosis.python}"),
+        _project(diagnosis, answers.about("project")),
+        _tensorflow(diagnosis, answers.about("tensorflow")),
     ]
     if not answers.about("tensorflow").error:
-        checks.append(_keras(case, answers.about("keras")))
-    if case.needs_estimators and not answers.about("tensorflow").error:
-        checks.append(_estimators(case, answers.about("tensorflow"), answers.about("estimators")))
-    if case.plan is not None and case.plan.workload == "imagenet":
-        checks.append(_opencv(case, answers.about("opencv")))
-    if case.looks_at(POPRUN):
-        checks += [_popdist(case, answers.about("popdist")), _ipu_build(case, answers.about("ipu_build"))]
-    if case.looks_at(OPENMPI):
-        checks.append(check_mpi4py(case, world, answers.about("mpi4py")))
+        checks.append(_keras(diagnosis, answers.about("keras")))
+    if diagnosis.needs_estimators and not answers.about("tensorflow").error:
+        checks.append(_estimators(diagnosis, answers.about("tensorflow"), answers.about("estimators")))
+    if diagnosis.plan is not None and diagnosis.plan.workload == "imagenet":
+        checks.append(_opencv(diagnosis, answers.about("opencv")))
+    if diagnosis.examines(POPRUN):
+        checks += [_popdist(diagnosis, answers.about("popdist")), _ipu_build(diagnosis, answers.about("ipu_build"))]
+    if diagnosis.examines(OPENMPI):
+        checks.append(check_mpi4py(diagnosis, environment, answers.about("mpi4py")))
     return [*checks, check_policy(answers.about("memory"))]
 
 
@@ -54,57 +54,57 @@ def own_version() -> str:
         return ""
 
 
-def _project(case: Case, answer: Answer) -> Check:
+def _project(diagnosis: Diagnosis, answer: Answer) -> Check:
     if answer.error:
-        fix = f"{case.python} -m pip install ipulaunch, or another --python"
-        return Check(GROUP, "ipulaunch", MISSING, answer.error, fix, case.through_ours)
+        fix = f"{diagnosis.python} -m pip install ipulaunch, or another --python"
+        return Check(GROUP, "ipulaunch", MISSING, answer.error, fix, diagnosis.through_ours)
     if answer.value != own_version():
         found = f"{answer.value}, and this launcher is {own_version() or 'not installed'}"
-        return Check(GROUP, "ipulaunch", MISSING, found, "install the same version in both", case.ours(*BOTH))
+        return Check(GROUP, "ipulaunch", MISSING, found, "install the same version in both", diagnosis.ours(*BOTH))
     return Check(GROUP, "ipulaunch", OK, answer.value)
 
 
-def _tensorflow(case: Case, answer: Answer) -> Check:
+def _tensorflow(diagnosis: Diagnosis, answer: Answer) -> Check:
     if answer.error:
-        return Check(GROUP, "TensorFlow", MISSING, answer.error, _TENSORFLOW, case.ours(*BOTH))
+        return Check(GROUP, "TensorFlow", MISSING, answer.error, _TENSORFLOW, diagnosis.ours(*BOTH))
     return Check(GROUP, "TensorFlow", OK, answer.value)
 
 
-def _keras(case: Case, answer: Answer) -> Check:
+def _keras(diagnosis: Diagnosis, answer: Answer) -> Check:
     """TensorFlow 2.16 and later come with Keras 3, which knows neither our training step nor the IPU."""
     fix = "pip install tf-keras, of the same version as TensorFlow"
     if answer.error:
-        return Check(GROUP, "Keras 2", MISSING, answer.error, fix, case.ours(*BOTH))
+        return Check(GROUP, "Keras 2", MISSING, answer.error, fix, diagnosis.ours(*BOTH))
     if not answer.value:
         return Check(GROUP, "Keras 2", WARNING, "there is a Keras that does not say its version", fix)
     if not answer.value.startswith("2."):
-        return Check(GROUP, "Keras 2", MISSING, f"this is Keras {answer.value}", fix, case.ours(*BOTH))
+        return Check(GROUP, "Keras 2", MISSING, f"this is Keras {answer.value}", fix, diagnosis.ours(*BOTH))
     return Check(GROUP, "Keras 2", OK, answer.value)
 
 
-def _estimators(case: Case, tensorflow: Answer, answer: Answer) -> Check:
+def _estimators(diagnosis: Diagnosis, tensorflow: Answer, answer: Answer) -> Check:
     if answer.error:
         found = f"TensorFlow {tensorflow.value} has none: 2.15 was the last that had them"
-        return Check(GROUP, "Estimators", MISSING, found, _ESTIMATORS, case.ours(*BOTH))
+        return Check(GROUP, "Estimators", MISSING, found, _ESTIMATORS, diagnosis.ours(*BOTH))
     return Check(GROUP, "Estimators", OK, f"those of TensorFlow {tensorflow.value}")
 
 
-def _opencv(case: Case, answer: Answer) -> Check:
+def _opencv(diagnosis: Diagnosis, answer: Answer) -> Check:
     """For the random crops of ImageNet's images, which synthetic ones do without."""
     if answer.error:
-        stops = () if case.samples == SYNTHETIC else case.ours(*BOTH)
+        stops = () if diagnosis.samples == SYNTHETIC else diagnosis.ours(*BOTH)
         return Check(GROUP, "OpenCV", MISSING if stops else WARNING, answer.error, _OPENCV, stops)
     return Check(GROUP, "OpenCV", OK, answer.value)
 
 
-def _popdist(case: Case, answer: Answer) -> Check:
+def _popdist(diagnosis: Diagnosis, answer: Answer) -> Check:
     if answer.error:
         fix = f"{ENABLE_SDK}; it puts popdist on the PYTHONPATH"
-        return Check(ON_IPUS, "popdist", MISSING, answer.error, fix, case.ours(POPRUN))
+        return Check(ON_IPUS, "popdist", MISSING, answer.error, fix, diagnosis.ours(POPRUN))
     return Check(ON_IPUS, "popdist", OK, answer.value or "can be imported")
 
 
-def _ipu_build(case: Case, answer: Answer) -> Check:
+def _ipu_build(diagnosis: Diagnosis, answer: Answer) -> Check:
     if answer.error:
-        return Check(ON_IPUS, "TensorFlow for IPUs", MISSING, answer.error, _WHEELS, case.ours(POPRUN))
+        return Check(ON_IPUS, "TensorFlow for IPUs", MISSING, answer.error, _WHEELS, diagnosis.ours(POPRUN))
     return Check(ON_IPUS, "TensorFlow for IPUs", OK, "tensorflow.python.ipu can be imported")

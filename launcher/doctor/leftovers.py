@@ -12,9 +12,9 @@ from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.checkpoints import half_written_in
 from ipulaunch.configs.runs.directory import RUNS, records_of
 from ipulaunch.configs.text import counted, some
-from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import OK, WARNING, Check
-from ipulaunch.launcher.doctor.world import World
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.launcher.launch.earlier_runs import FRESH_S, all_runs, last_sign, newest_first
 from ipulaunch.launcher.supervise.endings import attempt_of, read_endings
 from ipulaunch.launcher.supervise.process_table import all_processes, user_of
@@ -45,27 +45,27 @@ class Program(NamedTuple):
         return any(Path(word).name in _LAUNCHERS for word in self.words[:3])
 
 
-def check_leftovers(case: Case, world: World) -> List[Check]:
+def check_leftovers(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     """Five kinds, each with how to be rid of it."""
-    processes = read_programs(world)
-    runs = _runs(case, processes)
+    processes = read_programs(environment)
+    runs = _runs(diagnosis, processes)
     return [
-        _orphans(processes, world),
-        _half_written(case, runs),
+        _orphans(processes, environment),
+        _half_written(diagnosis, runs),
         _endless(runs),
-        _memory(processes, world),
-        _sessions(world),
+        _memory(processes, environment),
+        _sessions(environment),
     ]
 
 
-def read_programs(world: World) -> Dict[int, Program]:
+def read_programs(environment: Environment) -> Dict[int, Program]:
     """Every program that the kernel shows; it has threads of its own, which run none."""
-    found = (Program(each.pid, each.parent, each.user, each.words) for each in all_processes(world.root / "proc"))
+    found = (Program(each.pid, each.parent, each.user, each.words) for each in all_processes(environment.root / "proc"))
     return {program.pid: program for program in found if any(program.words)}
 
 
-def _orphans(processes: Dict[int, Program], world: World) -> Check:
-    user = _user(world)
+def _orphans(processes: Dict[int, Program], environment: Environment) -> Check:
+    user = _user(environment)
     lost = sorted(
         process.pid
         for process in processes.values()
@@ -87,11 +87,11 @@ def _is_led(process: Program, processes: Dict[int, Program]) -> bool:
     return False
 
 
-def _runs(case: Case, processes: Dict[int, Program]) -> List[Path]:
+def _runs(diagnosis: Diagnosis, processes: Dict[int, Program]) -> List[Path]:
     """The newest runs that nothing works on any more."""
     busy = {word for process in processes.values() for word in process.words}
     found: Set[Path] = set()
-    for base in {case.directory / RUNS, case.runs}:
+    for base in {diagnosis.directory / RUNS, diagnosis.runs}:
         with contextlib.suppress(UsageError):
             found.update(path.absolute() for path in all_runs(base))
     return [path for path in newest_first(found)[:_MOST_RUNS] if _is_left(path, busy)]
@@ -104,9 +104,9 @@ def _is_left(path: Path, busy: Set[str]) -> bool:
     return run.job.is_file() and not waits and str(run.path) not in busy and time.time() - last_sign(run) >= FRESH_S
 
 
-def _half_written(case: Case, runs: List[Path]) -> Check:
+def _half_written(diagnosis: Diagnosis, runs: List[Path]) -> Check:
     places = [records_of(run).checkpoints for run in runs]
-    places += [place.path for place in case.writes if place.name == "checkpoints"]
+    places += [place.path for place in diagnosis.writes if place.name == "checkpoints"]
     left = [path for place in places for path in half_written_in(place)]
     if not left:
         return Check(GROUP, "checkpoints", OK, "none half written")
@@ -135,13 +135,13 @@ def _has_ended(path: Path) -> bool:
     return bool(instances) and all(run.done(instance).is_file() for instance in instances)
 
 
-def _memory(processes: Dict[int, Program], world: World) -> Check:
+def _memory(processes: Dict[int, Program], environment: Environment) -> Check:
     """A launcher that was killed could not remove what its instances shared."""
-    user = _user(world)
+    user = _user(environment)
     mine = [process.pid for process in processes.values() if process.user == user]
-    mapped = "\n".join(world.read(f"proc/{pid}/maps") for pid in mine)
+    mapped = "\n".join(environment.read(f"proc/{pid}/maps") for pid in mine)
     left, size = [], 0
-    for path in sorted((world.root / "dev" / "shm").glob("sm_segment.*")):  # as Open MPI 5 names them
+    for path in sorted((environment.root / "dev" / "shm").glob("sm_segment.*")):  # as Open MPI 5 names them
         with contextlib.suppress(OSError):
             about = path.stat()
             if about.st_uid == user and f"/dev/shm/{path.name}" not in mapped:
@@ -153,17 +153,17 @@ def _memory(processes: Dict[int, Program], world: World) -> Check:
     return Check(GROUP, "memory", WARNING, found, "while no run of yours is on here: rm /dev/shm/sm_segment.*")
 
 
-def _sessions(world: World) -> Check:
-    base = place_of_sessions(world.environ)
-    left = left_sessions(world.root / base.relative_to(base.anchor))
+def _sessions(environment: Environment) -> Check:
+    base = place_of_sessions(environment.environ)
+    left = left_sessions(environment.root / base.relative_to(base.anchor))
     if not left:
         return Check(GROUP, "sessions", OK, "none of a launcher of yours that was killed")
     found = f"{counted(len(left), 'session')} whose launcher was killed: {some([str(path) for path in left])}"
     return Check(GROUP, "sessions", WARNING, found, f"the next run removes {_it(left)}; so does rm -r")
 
 
-def _user(world: World) -> Optional[int]:
-    return user_of(world.root / "proc" / "self")
+def _user(environment: Environment) -> Optional[int]:
+    return user_of(environment.root / "proc" / "self")
 
 
 def _it(things: Sequence[object]) -> str:

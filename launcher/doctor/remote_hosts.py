@@ -14,11 +14,11 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.text import some
-from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, POPRUN, WARNING, Check, clean
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.environment import Environment, Output
 from ipulaunch.launcher.doctor.interpreter import own_version
 from ipulaunch.launcher.doctor.places import nearest
-from ipulaunch.launcher.doctor.world import Output, World
 from ipulaunch.topology.machines.hosts import is_here
 
 GROUP = "host "  # and its name
@@ -61,19 +61,19 @@ _FIXES = (
 class Shared(NamedTuple):
     """What every host is asked about."""
 
-    case: Case
+    diagnosis: Diagnosis
     marker: str  # a file that was just made beside the run; "" where none could be made
     directory: str
     data: str
 
 
-def check_hosts(case: Case, world: World) -> List[Check]:
+def check_hosts(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     """Every host but this one, in the order they are named.
 
     Inside a job a host that ssh does not reach may take part all the same, and is in doubt only.
     """
-    starter = next((what for name, what in _STARTERS.items() if world.environ.get(name)), "")
-    return [_in_doubt(check, starter) if starter else check for check in _asked(case, world)]
+    starter = next((what for name, what in _STARTERS.items() if environment.environ.get(name)), "")
+    return [_in_doubt(check, starter) if starter else check for check in _asked(diagnosis, environment)]
 
 
 def _in_doubt(check: Check, starter: str) -> Check:
@@ -83,28 +83,28 @@ def _in_doubt(check: Check, starter: str) -> Check:
     return check._replace(state=WARNING, found=found, fix=fix, stops=())
 
 
-def _asked(case: Case, world: World) -> List[Check]:
-    others = [host for host in case.hosts if not is_here(host)]
+def _asked(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
+    others = [host for host in diagnosis.hosts if not is_here(host)]
     checks: Dict[str, List[Check]] = {
-        host: [Check(GROUP + host, "ssh", OK, "this machine")] for host in case.hosts if is_here(host)
+        host: [Check(GROUP + host, "ssh", OK, "this machine")] for host in diagnosis.hosts if is_here(host)
     }
-    if others and world.find("ssh") is None:
+    if others and environment.find("ssh") is None:
         fix = "install an ssh client; mpirun and poprun start instances on other hosts with it"
         return [Check(GROUP + host, "ssh", MISSING, "there is no ssh here", fix, BOTH) for host in others]
-    directory = nearest(case.runs)
-    data = next((str(place.path) for place in case.reads if place.name == "data"), "")
+    directory = nearest(diagnosis.runs)
+    data = next((str(place.path) for place in diagnosis.reads if place.name == "data"), "")
     with _marker(directory) as marker:
-        checks.update(_ask_all(others, Shared(case, marker, str(directory), data), world))
-    return [check for host in case.hosts for check in checks[host]]
+        checks.update(_ask_all(others, Shared(diagnosis, marker, str(directory), data), environment))
+    return [check for host in diagnosis.hosts for check in checks[host]]
 
 
-def require_hosts(case: Case, world: World) -> List[str]:
+def require_hosts(diagnosis: Diagnosis, environment: Environment) -> List[str]:
     """Refuse to start where a host is not ready; for the launcher, before it starts anything.
 
     Returns what to say of hosts that are in doubt.
     """
-    checks = [clean(check) for check in check_hosts(case, world)]
-    wrong = [check for check in checks if _is_trouble(check, case)]
+    checks = [clean(check) for check in check_hosts(diagnosis, environment)]
+    wrong = [check for check in checks if _is_trouble(check, diagnosis)]
     if wrong:
         lines = [f"{check.group}: {check.name}: {check.found}" for check in wrong]
         raise NotReadyError("; ".join(lines), hint=wrong[0].fix)
@@ -112,26 +112,26 @@ def require_hosts(case: Case, world: World) -> List[str]:
     return [f"{some([check.group for check in doubts], _MOST_NAMES)}: {doubts[0].found}"] if doubts else []
 
 
-def unready_hosts(case: Case, world: World) -> Dict[str, str]:
+def unready_hosts(diagnosis: Diagnosis, environment: Environment) -> Dict[str, str]:
     """The hosts that could not take part now, and what is wrong with each first.
 
     What poprun takes to the hosts, and what a program of the user's needs there, ssh does not show: of these only
     silence tells something.
     """
-    only_silence = case.engine == POPRUN or case.is_own_program
+    only_silence = diagnosis.engine == POPRUN or diagnosis.is_own_program
     wrong: Dict[str, str] = {}
-    for check in map(clean, check_hosts(case, world)):
-        if _is_trouble(check, case) and (check.name == "ssh" or not only_silence):
+    for check in map(clean, check_hosts(diagnosis, environment)):
+        if _is_trouble(check, diagnosis) and (check.name == "ssh" or not only_silence):
             what = "does not answer" if check.name == "ssh" else f"is not ready: {check.name}"
             wrong.setdefault(check.group[len(GROUP) :], f"{what} ({check.found})")
     return wrong
 
 
-def _is_trouble(check: Check, case: Case) -> bool:
-    return check.state == MISSING and case.engine in check.stops
+def _is_trouble(check: Check, diagnosis: Diagnosis) -> bool:
+    return check.state == MISSING and diagnosis.engine in check.stops
 
 
-def _ask_all(hosts: List[str], shared: Shared, world: World) -> Dict[str, List[Check]]:
+def _ask_all(hosts: List[str], shared: Shared, environment: Environment) -> Dict[str, List[Check]]:
     deadline = time.monotonic() + _ALL_S
     late = f"not asked: the others took longer than {_ALL_S:.0f} s"
     checks = {host: [Check(GROUP + host, "ssh", MISSING, late, "look at fewer hosts", BOTH)] for host in hosts}
@@ -143,7 +143,7 @@ def _ask_all(hosts: List[str], shared: Shared, world: World) -> Dict[str, List[C
                 host = waiting.pop()
             except IndexError:  # another was faster
                 return
-            checks[host] = ask_host(host, shared, world, min(_HOST_S, max(1.0, deadline - time.monotonic())))
+            checks[host] = ask_host(host, shared, environment, min(_HOST_S, max(1.0, deadline - time.monotonic())))
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(_AT_ONCE, len(hosts)))]
     try:
@@ -156,13 +156,13 @@ def _ask_all(hosts: List[str], shared: Shared, world: World) -> Dict[str, List[C
     return dict(checks)
 
 
-def ask_host(host: str, shared: Shared, world: World, timeout_s: float) -> List[Check]:
+def ask_host(host: str, shared: Shared, environment: Environment, timeout_s: float) -> List[Check]:
     """One host: reachable without a password, the same Python, version, directories and time."""
-    case = shared.case
-    words = [case.python, "-", shared.marker, shared.directory, shared.data]
-    asked = world.clock()
-    said = world.run([*_SSH, host, " ".join(map(shlex.quote, words))], timeout_s, _QUESTION)
-    now = world.clock()
+    diagnosis = shared.diagnosis
+    words = [diagnosis.python, "-", shared.marker, shared.directory, shared.data]
+    asked = environment.clock()
+    said = environment.run([*_SSH, host, " ".join(map(shlex.quote, words))], timeout_s, _QUESTION)
+    now = environment.clock()
     group = GROUP + host
     if said.code in (None, _SSH_FAILED):
         why = said.last_line or "ssh failed"
@@ -170,15 +170,15 @@ def ask_host(host: str, shared: Shared, world: World, timeout_s: float) -> List[
     reachable = Check(group, "ssh", OK, "by ssh, without a password")
     answer = _read(said)
     if answer is None:
-        found = f"{case.python}: {said.last_line or f'exit code {said.code}'}"
+        found = f"{diagnosis.python}: {said.last_line or f'exit code {said.code}'}"
         fix = (
             "the same Python must be under the same path on every host: a shared file system, or the same installation"
         )
-        return [reachable, Check(group, "Python", MISSING, found, fix, case.through_ours)]
+        return [reachable, Check(group, "Python", MISSING, found, fix, diagnosis.through_ours)]
     return [
         reachable,
-        Check(group, "Python", OK, f"{answer.get('python')}: {case.python}"),
-        _version(group, case, str(answer.get("version", ""))),
+        Check(group, "Python", OK, f"{answer.get('python')}: {diagnosis.python}"),
+        _version(group, diagnosis, str(answer.get("version", ""))),
         _directory(group, shared, answer),
         *_data(group, shared, answer),
         _clock(group, answer, asked, now),
@@ -200,19 +200,21 @@ def _read(said: Output) -> Optional[Dict[str, Any]]:
     return None
 
 
-def _version(group: str, case: Case, theirs: str) -> Check:
+def _version(group: str, diagnosis: Diagnosis, theirs: str) -> Check:
     if not theirs:
         fix = "install it in that Python"
-        return Check(group, "ipulaunch", MISSING, "not installed there", fix, case.through_ours)
+        return Check(group, "ipulaunch", MISSING, "not installed there", fix, diagnosis.through_ours)
     if theirs != own_version():
         found = f"{theirs}, and here {own_version()}"
-        return Check(group, "ipulaunch", MISSING, found, "install the same version on every host", case.ours(*BOTH))
+        return Check(
+            group, "ipulaunch", MISSING, found, "install the same version on every host", diagnosis.ours(*BOTH)
+        )
     return Check(group, "ipulaunch", OK, theirs)
 
 
 def _directory(group: str, shared: Shared, answer: Dict[str, Any]) -> Check:
     fix = "put the run on a file system that all hosts share, with --run-dir"
-    stops = shared.case.ours(*BOTH)
+    stops = shared.diagnosis.ours(*BOTH)
     if not answer.get("directory"):
         return Check(group, "run directory", MISSING, f"{shared.directory} is not there", fix, stops)
     if not shared.marker:

@@ -7,8 +7,8 @@ from typing import Any, Dict, Iterable, List, Optional
 import click
 
 from ipulaunch.configs.text import counted, some
-from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import MISSING, OK, WARNING, Check
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis
 from ipulaunch.launcher.doctor.remote_hosts import GROUP as HOST
 
 MOST = 8  # things that are missing, named in one line
@@ -17,9 +17,9 @@ _PLAIN_MARKS = ("+", "!", "x")  # where the terminal has no others
 _COLOURS = ("green", "yellow", "red")
 
 
-def is_needed(check: Check, case: Case) -> bool:
+def is_needed(check: Check, diagnosis: Diagnosis) -> bool:
     """Whether the plan cannot run without this."""
-    return case.plan is not None and case.engine in check.stops
+    return diagnosis.plan is not None and diagnosis.engine in check.stops
 
 
 def lacks(engine: str, checks: Iterable[Check]) -> List[str]:
@@ -27,33 +27,33 @@ def lacks(engine: str, checks: Iterable[Check]) -> List[str]:
     return [_full_name(check) for check in checks if check.state == MISSING and engine in check.stops]
 
 
-def can_run(case: Case, checks: Iterable[Check]) -> Optional[bool]:
+def can_run(diagnosis: Diagnosis, checks: Iterable[Check]) -> Optional[bool]:
     """Whether the plan can run here; None without a plan."""
-    return None if case.plan is None else not any(c.state == MISSING and is_needed(c, case) for c in checks)
+    return None if diagnosis.plan is None else not any(c.state == MISSING and is_needed(c, diagnosis) for c in checks)
 
 
-def as_data(case: Case, checks: List[Check]) -> Dict[str, Any]:
+def as_data(diagnosis: Diagnosis, checks: List[Check]) -> Dict[str, Any]:
     """All of it as plain data."""
-    plan = case.plan
-    engines = {case.name_of(engine): lacks(engine, checks) for engine in case.engines}
+    plan = diagnosis.plan
+    engines = {diagnosis.name_of(engine): lacks(engine, checks) for engine in diagnosis.engines}
     return {
         "plan": None
         if plan is None
         else {
             "workload": plan.workload,
             "system": plan.system,
-            "engine": case.name_of(str(case.engine)),
+            "engine": diagnosis.name_of(str(diagnosis.engine)),
             "instances": plan.instances,
             "hosts": list(plan.hosts),
         },
-        "can_run": can_run(case, checks),
+        "can_run": can_run(diagnosis, checks),
         "engines": {engine: {"ready": not missing, "missing": missing} for engine, missing in engines.items()},
         "checks": [
             {
                 "group": check.group,
                 "name": check.name,
                 "state": check.state,
-                "stops_the_plan": check.state == MISSING and is_needed(check, case),
+                "stops_the_plan": check.state == MISSING and is_needed(check, diagnosis),
                 "found": check.found,
                 "fix": check.fix,
             }
@@ -62,7 +62,7 @@ def as_data(case: Case, checks: List[Check]) -> Dict[str, Any]:
     }
 
 
-def as_text(case: Case, checks: List[Check], encoding: str, verbose: bool = False) -> str:
+def as_text(diagnosis: Diagnosis, checks: List[Check], encoding: str, verbose: bool = False) -> str:
     """All of it as lines, with colours that click takes off where they do not belong."""
     marks = _MARKS if _can_write("".join(_MARKS), encoding) else _PLAIN_MARKS
     lines: List[str] = []
@@ -73,19 +73,19 @@ def as_text(case: Case, checks: List[Check], encoding: str, verbose: bool = Fals
             members = [_in_short(group, members)]
         lines.append(click.style(group, bold=True))
         for check in members:
-            weight = _weight(check, case)
+            weight = _weight(check, diagnosis)
             mark = click.style(f"{marks[weight]} {check.state:<7}", fg=_COLOURS[weight])
             lines.append(f"  {mark}  {check.name:<{width}}  {check.found}".rstrip())
             if check.fix and check.state != OK:
                 lines.append(f"{'':{width + 15}}fix: {check.fix}")
         lines.append("")
-    return "\n".join([*lines, *_verdicts(case, checks)])
+    return "\n".join([*lines, *_verdicts(diagnosis, checks)])
 
 
-def _weight(check: Check, case: Case) -> int:
+def _weight(check: Check, diagnosis: Diagnosis) -> int:
     if check.state == OK:
         return 0
-    return 2 if check.state == MISSING and is_needed(check, case) else 1
+    return 2 if check.state == MISSING and is_needed(check, diagnosis) else 1
 
 
 def _in_short(group: str, members: List[Check]) -> Check:
@@ -93,18 +93,18 @@ def _in_short(group: str, members: List[Check]) -> Check:
     return Check(group, members[0].name, OK, f"{members[0].found}{'; good: ' if names else ''}{', '.join(names)}")
 
 
-def _verdicts(case: Case, checks: List[Check]) -> List[str]:
+def _verdicts(diagnosis: Diagnosis, checks: List[Check]) -> List[str]:
     lines = []
-    for engine in case.engines:
-        name, missing = case.name_of(engine), lacks(engine, checks)
+    for engine in diagnosis.engines:
+        name, missing = diagnosis.name_of(engine), lacks(engine, checks)
         lines.append(f"{name}: not ready, missing: {some(missing, MOST)}" if missing else f"{name}: ready")
     warnings = sum(check.state == WARNING for check in checks)
     lines += [counted(warnings, "warning")] if warnings else []
-    if case.plan is not None:
-        verdict = "can run here" if can_run(case, checks) else "cannot run here"
-        instances = counted(case.plan.instances, "instance")
-        engine = case.name_of(str(case.engine))
-        lines.append(f"{case.plan.workload} on {case.plan.system} with {engine}, {instances}: {verdict}")
+    if diagnosis.plan is not None:
+        verdict = "can run here" if can_run(diagnosis, checks) else "cannot run here"
+        instances = counted(diagnosis.plan.instances, "instance")
+        engine = diagnosis.name_of(str(diagnosis.engine))
+        lines.append(f"{diagnosis.plan.workload} on {diagnosis.plan.system} with {engine}, {instances}: {verdict}")
     return lines
 
 

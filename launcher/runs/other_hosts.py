@@ -15,7 +15,7 @@ from ipulaunch.launcher.supervise.stop_signals import StopSignals
 from ipulaunch.topology.machines.hosts import is_here
 
 if TYPE_CHECKING:
-    from ipulaunch.launcher.doctor.case import Case
+    from ipulaunch.launcher.doctor.diagnosis import Diagnosis
 
 
 def require_other_hosts(launch: Launch, path: Path, signals: StopSignals) -> Launch:
@@ -25,12 +25,12 @@ def require_other_hosts(launch: Launch, path: Path, signals: StopSignals) -> Lau
     """
     if not launch.engine.asks_hosts or is_alone(launch):
         return launch
+    from ipulaunch.launcher.doctor.environment import this_machine
     from ipulaunch.launcher.doctor.remote_hosts import require_hosts
-    from ipulaunch.launcher.doctor.world import this_machine
 
     try:
         with signals.interrupting():
-            notes = require_hosts(_case(launch, path), this_machine())
+            notes = require_hosts(_diagnosis(launch, path), this_machine())
     except KeyboardInterrupt:
         processes.end_all()  # whoever still asks
         if launch.job is None or signals.first in (None, signal.SIGINT):
@@ -45,9 +45,9 @@ def unready_hosts(launch: Launch, path: Path) -> Dict[str, str]:
     if is_alone(launch):
         return {}
     from ipulaunch.launcher.doctor import remote_hosts
-    from ipulaunch.launcher.doctor.world import this_machine
+    from ipulaunch.launcher.doctor.environment import this_machine
 
-    return remote_hosts.unready_hosts(_case(launch, path), this_machine())
+    return remote_hosts.unready_hosts(_diagnosis(launch, path), this_machine())
 
 
 def is_alone(launch: Launch) -> bool:
@@ -55,10 +55,10 @@ def is_alone(launch: Launch) -> bool:
     return all(map(is_here, launch.solution.plan.hosts))
 
 
-def _case(launch: Launch, path: Path) -> Case:
-    from ipulaunch.launcher.doctor.case import Case, with_places
+def _diagnosis(launch: Launch, path: Path) -> Diagnosis:
+    from ipulaunch.launcher.doctor.diagnosis import Diagnosis, with_places
 
-    case = Case(
+    diagnosis = Diagnosis(
         plan=launch.solution.plan,
         engine=launch.engine.doctor_name,
         python=launch.options.python or sys.executable,
@@ -67,4 +67,4 @@ def _case(launch: Launch, path: Path) -> Case:
         directory=Path.cwd(),
         is_own_program=launch.job is None,
     )
-    return with_places(case, launch.job.workload, launch.job.settings) if launch.job else case
+    return with_places(diagnosis, launch.job.workload, launch.job.settings) if launch.job else diagnosis

@@ -105,12 +105,12 @@ def statuses(paths: Sequence[Path]) -> Tuple[List[RunStatus], List[str]]:
     for name in sorted({job.scheduler for job in jobs.values()}):
         asked = [job for job in jobs.values() if job.scheduler == name]
         try:
-            looked = scheduler_of(name).look(asked)
+            observation = scheduler_of(name).observe(asked)
         except IpulaunchError as error:
             notes.append(error.message)
             continue
-        said.update({(name, number): state for number, state in looked.states.items()})
-        notes += looked.notes
+        said.update({(name, number): state for number, state in observation.states.items()})
+        notes += observation.notes
     found, living = [], runs_here()
     for path in paths:
         job = jobs.get(path)

@@ -12,7 +12,16 @@ from ipulaunch.launcher.schedulers import script
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, one_line, plain
 from ipulaunch.launcher.schedulers.record import Submitted
-from ipulaunch.launcher.schedulers.scheduler import DONE, FAILED, RUNNING, UNKNOWN, WAITING, JobState, Looked, Scheduler
+from ipulaunch.launcher.schedulers.scheduler import (
+    DONE,
+    FAILED,
+    RUNNING,
+    UNKNOWN,
+    WAITING,
+    JobState,
+    Observation,
+    Scheduler,
+)
 from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, Answer, UnknownJob, ask, must, refuse
 
 _MOST_IPUS = 64  # R15: the operator makes no larger partitions
@@ -241,7 +250,7 @@ def submit(path: str) -> Mapping[str, str]:
     return {name: str(value) for name, value in found.items()}
 
 
-def look(jobs: Sequence[Submitted]) -> Looked:
+def observe(jobs: Sequence[Submitted]) -> Observation:
     """The jobs that are still known, and are the same ones."""
     found: Dict[str, JobState] = {}
     notes: List[str] = []
@@ -255,7 +264,7 @@ def look(jobs: Sequence[Submitted]) -> Looked:
         except NotReadyError as error:  # nobody answers, for the next job neither
             notes.append(error.message)
             break
-    return Looked(found, tuple(notes))
+    return Observation(found, tuple(notes))
 
 
 def _state(data: Mapping[str, Any]) -> JobState:
@@ -310,4 +319,4 @@ def job_name(text: str) -> str:
     return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")
 
 
-SCHEDULER = Scheduler("manifest.yaml", render, submit, look, cancel, log_argv)
+SCHEDULER = Scheduler("manifest.yaml", render, submit, observe, cancel, log_argv)

@@ -20,7 +20,7 @@ from ipulaunch.launcher.schedulers.scheduler import (
     UNKNOWN,
     WAITING,
     JobState,
-    Looked,
+    Observation,
     Scheduler,
 )
 from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, UnknownJob, ask, must
@@ -118,7 +118,7 @@ def submit(path: str) -> Mapping[str, str]:
     return {"id": number}
 
 
-def look(jobs: Sequence[Submitted]) -> Looked:
+def observe(jobs: Sequence[Submitted]) -> Observation:
     """The jobs, those that have ended among them."""
     answer = ask(["qstat", "-x", "-f", *(job.id for job in jobs)])
     if answer.code and "Unknown Job" not in answer.err:  # what a job that is forgotten gets
@@ -134,7 +134,7 @@ def look(jobs: Sequence[Submitted]) -> Looked:
         else:
             where = ",".join(dict.fromkeys(re.findall(r"([\w.-]+)/\d", fields.get("exec_host", ""))))
             found[number.strip()] = JobState(STATES.get(state, UNKNOWN), state, where)
-    return Looked({job.id: found[job.id] for job in jobs if job.id in found})
+    return Observation({job.id: found[job.id] for job in jobs if job.id in found})
 
 
 def cancel(job: Submitted) -> None:
@@ -147,4 +147,4 @@ def log_argv(job: Submitted, follow: bool) -> List[str]:
     return []
 
 
-SCHEDULER = Scheduler("job.sh", render, submit, look, cancel, log_argv)
+SCHEDULER = Scheduler("job.sh", render, submit, observe, cancel, log_argv)

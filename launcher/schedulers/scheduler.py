@@ -30,7 +30,7 @@ class JobState(NamedTuple):
     where: str = ""
 
 
-class Looked(NamedTuple):
+class Observation(NamedTuple):
     """What a scheduler says of jobs: nothing of those that it has forgotten."""
 
     states: Dict[str, JobState]  # by the ids of the jobs
@@ -43,7 +43,7 @@ class Scheduler(NamedTuple):
     file_name: str
     render: Callable[[ClusterJob], str]
     submit: Callable[[str], Mapping[str, str]]  # path of the script; returns what identifies the job
-    look: Callable[[Sequence[Submitted]], Looked]  # an error where nothing at all is said
+    observe: Callable[[Sequence[Submitted]], Observation]  # an error where nothing at all is said
     cancel: Callable[[Submitted], None]
     log_argv: Callable[[Submitted, bool], List[str]]  # empty where logs are files
 

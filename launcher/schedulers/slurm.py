@@ -20,7 +20,7 @@ from ipulaunch.launcher.schedulers.scheduler import (
     UNKNOWN,
     WAITING,
     JobState,
-    Looked,
+    Observation,
     Scheduler,
 )
 from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, UnknownJob, ask, must
@@ -134,7 +134,7 @@ def submit(path: str) -> Mapping[str, str]:
     return {"id": match.group(1), "cluster": match.group(2) or ""}
 
 
-def look(jobs: Sequence[Submitted]) -> Looked:
+def observe(jobs: Sequence[Submitted]) -> Observation:
     """The jobs in the queue, and from the accounting those that have left it; one question for all."""
     found: Dict[str, JobState] = {}
     notes: List[str] = []
@@ -147,7 +147,7 @@ def look(jobs: Sequence[Submitted]) -> Looked:
             found.update(_accounting(where, missing) if missing else {})
         except (JobError, NotReadyError) as error:  # the others are known all the same
             notes.append(error.message)
-    return Looked(found, tuple(notes))
+    return Observation(found, tuple(notes))
 
 
 def _queue(where: List[str], ids: Sequence[str]) -> Dict[str, JobState]:
@@ -187,4 +187,4 @@ def log_argv(job: Submitted, follow: bool) -> List[str]:
     return []
 
 
-SCHEDULER = Scheduler("job.sh", render, submit, look, cancel, log_argv)
+SCHEDULER = Scheduler("job.sh", render, submit, observe, cancel, log_argv)

@@ -8,12 +8,13 @@ from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.configs.settings.sections import Pipeline
 from ipulaunch.configs.text import counted
-from ipulaunch.topology.planning.als_refusals import refuse_automatic_scaling
 from ipulaunch.topology.planning.batch import Batch
 
 # Of a Mk2. The SDK's compiler aborts if none is left to compute on.
 _TILES_PER_IPU = 1472
 _MOST_PREFETCHED = 255
+# The SDK's factor stays below 32768, and has to have room to double.
+_LARGEST_FIRST = 8192
 
 
 def ipus_needed(pipeline: Pipeline) -> int:
@@ -61,6 +62,40 @@ def refuse_schedule(settings: Any, accumulation: int) -> None:
             f"{stages} and {io_tiles} tiles for input and output: the Grouped schedule then takes at least {turn + 2},"
             f" in multiples of {turn}",
             hint=f"{hint}, or leave device.io_tiles out",
+        )
+
+
+def refuse_automatic_scaling(settings: Any, batch: Batch) -> None:
+    """Raise where the SDK's factor would not follow the gradients."""
+    if not settings.optimizer.auto_loss_scaling or not settings.training.training:
+        return
+    bits, first = settings.training.precision, settings.optimizer.loss_scaling
+    if bits != "16.16":
+        raise SettingsError(
+            f"automatic loss scaling on IPUs counts gradients of 16 bits that overflow, and with --precision {bits}"
+            " gradients have 32",
+            hint="use --precision 16.16, or a fixed --loss-scaling",
+        )
+    # From SDK 3.1 on, an undivided model sums gradients over replicas before it accumulates them. The compiler takes
+    # every accumulator for one that differs between replicas, so each replica rounds its own with its own numbers.
+    if (
+        batch.accumulation > 1
+        and batch.replicas > 1
+        and not settings.pipeline.splits
+        and settings.device.stochastic_rounding == "on"
+    ):
+        raise SettingsError(
+            f"automatic loss scaling on IPUs with accumulation {batch.accumulation}, {batch.replicas} replicas and"
+            " --stochastic-rounding on: the SDK sums gradients over replicas before it accumulates them, each replica"
+            " rounds what it accumulates in its own way, and their weights drift apart",
+            hint="use --stochastic-rounding ri or off, --gradient-accumulation-count 1, a pipeline, or a fixed"
+            " --loss-scaling",
+        )
+    if first not in (2.0**power for power in range(_LARGEST_FIRST.bit_length())):
+        raise SettingsError(
+            f"automatic loss scaling on IPUs begins with a power of two from 1 to {_LARGEST_FIRST}, and --loss-scaling"
+            f" is {first:g}",
+            hint="leave --loss-scaling out, or use for example 128",
         )
 
 

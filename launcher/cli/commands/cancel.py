@@ -39,7 +39,7 @@ def command(run: str, runs_dir: Path) -> None:
     scheduler = scheduler_of(job.scheduler)
     state = None
     with contextlib.suppress(JobError, NotReadyError):  # whoever cannot be asked may still be told
-        state = scheduler.look([job]).states.get(job.id)
+        state = scheduler.observe([job]).states.get(job.id)
     if state is not None and state.word in ENDED:
         inside = records_of(path)
         holder = holder_of(inside)

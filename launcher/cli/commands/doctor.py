@@ -10,10 +10,10 @@ from click.core import ParameterSource
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.settings.workloads import SUMMARIES
-from ipulaunch.launcher.cli.doctor_cases import (
-    case_of_machine,
-    case_of_program,
-    case_of_workload,
+from ipulaunch.launcher.cli.diagnoses import (
+    diagnosis_of_machine,
+    diagnosis_of_program,
+    diagnosis_of_workload,
     engine_beside_ipus,
 )
 from ipulaunch.launcher.cli.doctor_output import print_diagnosis
@@ -75,7 +75,7 @@ def command(verbose: bool, as_json: bool, run_dir: Optional[Path], **values: Any
     """
     if _names_a_workload(click.get_current_context()):
         return
-    print_diagnosis(case_of_machine(launch_options_from(values), run_dir), as_json, verbose)
+    print_diagnosis(diagnosis_of_machine(launch_options_from(values), run_dir), as_json, verbose)
 
 
 def _names_a_workload(ctx: click.Context) -> bool:
@@ -99,8 +99,8 @@ def _doctor_workload(workload: str) -> click.Command:
         engine = choose_engine(chosen, dry_run=False) if values["rehearsal"] else engine_beside_ipus(chosen)
         resolved = with_resume(settings_from(workload, values, on_cpus=engine.is_rehearsal))
         options = launch_options_from(values)
-        case = case_of_workload(resolved, options, engine, run_dir, is_chosen=chosen is not None)
-        print_diagnosis(case, as_json, verbose)
+        diagnosis = diagnosis_of_workload(resolved, options, engine, run_dir, is_chosen=chosen is not None)
+        print_diagnosis(diagnosis, as_json, verbose)
 
     return doctor
 
@@ -115,5 +115,5 @@ def _doctor_program(verbose: bool, as_json: bool, run_dir: Optional[Path], **val
     settings = program_settings(values)
     options = launch_options_from(values)
     engine = engine_beside_ipus(options.engine)
-    case = case_of_program(plan_program(options, engine, settings), options, engine, run_dir)
-    print_diagnosis(case, as_json, verbose)
+    diagnosis = diagnosis_of_program(plan_program(options, engine, settings), options, engine, run_dir)
+    print_diagnosis(diagnosis, as_json, verbose)

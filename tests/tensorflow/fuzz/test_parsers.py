@@ -39,11 +39,10 @@ from ipulaunch.data_pipeline.records.example import NotAnExample, find_features
 from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.records.reader import RecordReader
 from ipulaunch.data_pipeline.sources.archive import NotAnArchive, read_arrays
-from ipulaunch.data_pipeline.sources.cifar import Cifar
 from ipulaunch.data_pipeline.sources.cosmoflow import CosmoflowRecords
+from ipulaunch.data_pipeline.sources.image_arrays import Cifar, Mnist
 from ipulaunch.data_pipeline.sources.image_header import NotAnImage, read_header, require_end
 from ipulaunch.data_pipeline.sources.imagenet import ImagenetRecords
-from ipulaunch.data_pipeline.sources.mnist import Mnist
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, read_attempts, read_trace

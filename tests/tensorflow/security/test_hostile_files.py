@@ -32,7 +32,7 @@ from ipulaunch.data_pipeline.records import gzip_files
 from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.records.reader import RecordReader
 from ipulaunch.data_pipeline.sources.archive import NotAnArchive, read_arrays
-from ipulaunch.data_pipeline.sources.cifar import Cifar
+from ipulaunch.data_pipeline.sources.image_arrays import Cifar
 from ipulaunch.data_pipeline.sources.pickled import NotAPlainPickle, read_pickle
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.record_writer import write_records
@@ -46,7 +46,7 @@ from ipulaunch.workers.state import checkpoints
 from ipulaunch.workers.state.training_state import TrainingState
 
 DEEP = "[" * 100_000
-A_FRACTION = next(leaf.key for leaf in leaves(schema_of("imagenet")) if leaf.kind == "Fraction")
+A_FRACTION = next(leaf.key for leaf in leaves(schema_of("imagenet")) if leaf.kind.item is Fraction)
 
 
 @pytest.fixture(autouse=True)
@@ -217,20 +217,22 @@ def _stack(*codes: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        pytest.param(_stack(b"}", b")", b"\x85" * 100_000, b"K\1s."), "a key is no text", id="a hash without end"),
+        pytest.param(_stack(b"}", b")", b"\x85" * 100_000, b"K\1s."), "a key is not text", id="a hash without end"),
         pytest.param(
-            _stack(b"}", b")", b"q\0h\0\x86q\0" * 80, b"K\1s."), "a key is no text", id="a hash of exponential cost"
+            _stack(b"}", b")", b"q\0h\0\x86q\0" * 80, b"K\1s."), "a key is not text", id="a hash of exponential cost"
         ),
         pytest.param(
             _stack(b"cnumpy.core.multiarray\n_reconstruct\n", b")", b"q\0h\0\x86q\0" * 80, b"K\0K\0\x87R."),
-            "it makes a tuple",
+            "it holds a _Array",
             id="a message of exponential size",
         ),
         pytest.param(_stack(b"L" + b"9" * 5_000_000 + b"L\n."), "it does LONG", id="a number of many digits"),
         pytest.param(_stack(b"]" * 50_000, b"(e" * 50_000, b"."), "it holds a list", id="marks above many values"),
         pytest.param(_stack(b"\x8b\xff\xff\xff\x7f"), "it does LONG4", id="two thousand million bytes of a number"),
         pytest.param(b"\x80\x04\x8d" + b"\xff" * 8, "it does BINUNICODE8", id="a text of 2^64 bytes"),
-        pytest.param(_stack(b"X\xff\xff\xff\x7fabc"), "it is broken", id="a text that is not there"),
+        pytest.param(_stack(b"}r\xff\xff\xff\x7f", b"h\0."), "it is broken", id="a memo of 2^31 values"),
+        pytest.param(_stack(b"c_codecs\nencode\nN}X\1\0\0\0aK\1s\x86b."), "it fills a function", id="a changed name"),
+        pytest.param(_stack(b"X\xff\xff\xff\x7fabc"), "it has no end", id="a text that is not there"),
     ],
 )
 def test_pickles(data: bytes, said: str) -> None:
@@ -270,6 +272,10 @@ HUGE = "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}"
         pytest.param(_zip(_npy(HUGE.replace("<f8", "|O"))), id="objects"),
         pytest.param(_zip(_npy(HUGE.replace("'<f8'", "[('a', '|O')]"))), id="structures"),
         pytest.param(_zip(_npy("(" * 4000)), id="a header of brackets"),
+        pytest.param(_zip(_npy("(" * 65_000)), id="a longer header"),
+        pytest.param(_zip(_npy("{" + HUGE)), id="a header without an end"),
+        pytest.param(_zip(_npy(HUGE.replace("<f8", "<U4"))), id="text"),
+        pytest.param(_zip(_npy(HUGE.replace("1000000000000,", ""), bytes(9))), id="a byte too many"),
         pytest.param(_zip(_npy("__import__('os').system('true')")), id="a header that calls"),
         pytest.param(_zip(b"\0" * (1 << 28), zipfile.ZIP_DEFLATED), id="packed zeros"),
         pytest.param(_zip(b"cos\nsystem\n(S'true'\ntR."), id="a pickle"),

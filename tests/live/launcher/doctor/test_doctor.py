@@ -10,8 +10,8 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from ipulaunch.launcher.doctor import world as worlds
-from ipulaunch.launcher.doctor.world import Output
+from ipulaunch.launcher.doctor import environment as worlds
+from ipulaunch.launcher.doctor.environment import Output
 
 FAKES = Path(__file__).parents[3] / "fakes"
 STANDIN = Path(__file__).parents[3] / "standin" / "site"

@@ -8,10 +8,10 @@ from typing import Dict, List
 import pytest
 
 from ipulaunch.configs.errors import NotReadyError
-from ipulaunch.launcher.doctor.case import Case, Place
 from ipulaunch.launcher.doctor.check import Check
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis, Place
+from ipulaunch.launcher.doctor.environment import Environment, this_machine
 from ipulaunch.launcher.doctor.remote_hosts import check_hosts, require_hosts, unready_hosts
-from ipulaunch.launcher.doctor.world import World, this_machine
 
 # An ssh whose hosts are all this machine; what is special about each is in its name.
 FAKE_SSH = """#!/bin/sh
@@ -27,7 +27,7 @@ exec /bin/sh -c "$2"
 
 
 @pytest.fixture()
-def real_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def real_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     ssh = tmp_path / "bin" / "ssh"
     ssh.parent.mkdir()
     ssh.write_text(FAKE_SSH)
@@ -43,12 +43,12 @@ def by_host(checks: List[Check]) -> Dict[str, Dict[str, str]]:
     return found
 
 
-def test_hosts_that_are_really_asked(real_world: World, tmp_path: Path) -> None:
+def test_hosts_that_are_really_asked(real_environment: Environment, tmp_path: Path) -> None:
     data = tmp_path / "the data"
     data.mkdir()
     reads = (Place("data", data, "--data-dir"),)
-    case = Case(hosts=("good", "locked", "bare"), directory=tmp_path, reads=reads, python=sys.executable)
-    found = by_host(check_hosts(case, real_world))
+    diagnosis = Diagnosis(hosts=("good", "locked", "bare"), directory=tmp_path, reads=reads, python=sys.executable)
+    found = by_host(check_hosts(diagnosis, real_environment))
     assert found == {
         "good": dict.fromkeys(("ssh", "Python", "ipulaunch", "run directory", "data", "clock"), "ok"),
         "locked": {"ssh": "missing"},
@@ -57,31 +57,33 @@ def test_hosts_that_are_really_asked(real_world: World, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".ipulaunch-doctor-*"))
 
 
-def test_a_launch_is_refused_where_a_host_is_not_ready(real_world: World, tmp_path: Path) -> None:
-    case = Case(engine="openmpi", directory=tmp_path)
-    require_hosts(case._replace(hosts=("good",)), real_world)
+def test_a_launch_is_refused_where_a_host_is_not_ready(real_environment: Environment, tmp_path: Path) -> None:
+    diagnosis = Diagnosis(engine="openmpi", directory=tmp_path)
+    require_hosts(diagnosis._replace(hosts=("good",)), real_environment)
     with pytest.raises(NotReadyError, match=r"host locked: ssh: .*Permission denied") as refused:
-        require_hosts(case._replace(hosts=("good", "locked")), real_world)
+        require_hosts(diagnosis._replace(hosts=("good", "locked")), real_environment)
     assert "ssh-copy-id locked" in refused.value.hint
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_NODEFILE"])
 def test_inside_a_job_ssh_is_not_needed(
-    name: str, real_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, real_environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "4711")
-    case = Case(engine="openmpi", hosts=("good", "locked"), python=sys.executable, directory=tmp_path)
+    diagnosis = Diagnosis(engine="openmpi", hosts=("good", "locked"), python=sys.executable, directory=tmp_path)
     said = "host locked: not checked over ssh: locked: Permission denied (publickey)."
-    assert require_hosts(case, this_machine()) == [said]
-    assert unready_hosts(case, this_machine()) == {}
+    assert require_hosts(diagnosis, this_machine()) == [said]
+    assert unready_hosts(diagnosis, this_machine()) == {}
     with pytest.raises(NotReadyError, match="host bare: Python"):  # one that is reached is measured
-        require_hosts(case._replace(hosts=("bare", "locked")), this_machine())
+        require_hosts(diagnosis._replace(hosts=("bare", "locked")), this_machine())
 
 
-def test_hosts_that_could_not_take_part_are_told_with_the_first_reason(real_world: World, tmp_path: Path) -> None:
+def test_hosts_that_could_not_take_part_are_told_with_the_first_reason(
+    real_environment: Environment, tmp_path: Path
+) -> None:
     hosts = ("localhost", "fine", "locked", "bare")
-    case = Case(engine="openmpi", hosts=hosts, python=sys.executable, directory=tmp_path)
-    wrong = unready_hosts(case, real_world)
+    diagnosis = Diagnosis(engine="openmpi", hosts=hosts, python=sys.executable, directory=tmp_path)
+    wrong = unready_hosts(diagnosis, real_environment)
     assert sorted(wrong) == ["bare", "locked"]
     assert wrong["locked"] == "does not answer (locked: Permission denied (publickey).)"
     assert wrong["bare"].startswith("is not ready: Python (")
@@ -89,8 +91,8 @@ def test_hosts_that_could_not_take_part_are_told_with_the_first_reason(real_worl
 
 @pytest.mark.parametrize(("engine", "is_own"), [("poprun", False), ("poprun", True), ("openmpi", True)])
 def test_of_poprun_and_of_own_programs_only_silent_hosts_are_blamed(
-    engine: str, is_own: bool, real_world: World, tmp_path: Path
+    engine: str, is_own: bool, real_environment: Environment, tmp_path: Path
 ) -> None:
     hosts = ("fine", "locked", "bare")
-    case = Case(engine=engine, hosts=hosts, python=sys.executable, directory=tmp_path, is_own_program=is_own)
-    assert sorted(unready_hosts(case, real_world)) == ["locked"]
+    diagnosis = Diagnosis(engine=engine, hosts=hosts, python=sys.executable, directory=tmp_path, is_own_program=is_own)
+    assert sorted(unready_hosts(diagnosis, real_environment)) == ["locked"]

@@ -11,7 +11,7 @@ import pytest
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.order import Shuffle
-from ipulaunch.data_pipeline.sources.cifar import Cifar
+from ipulaunch.data_pipeline.sources.image_arrays import Cifar
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.topology import Batch

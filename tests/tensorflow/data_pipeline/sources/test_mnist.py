@@ -11,7 +11,7 @@ import pytest
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.order import Shuffle
-from ipulaunch.data_pipeline.sources.mnist import Mnist
+from ipulaunch.data_pipeline.sources.image_arrays import Mnist
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
 

@@ -13,7 +13,8 @@ from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
-from ipulaunch.data_pipeline.sources.selection import make_sources, reading_warnings
+from ipulaunch.data_pipeline.sources.record_sources import reading_warnings
+from ipulaunch.data_pipeline.sources.selection import make_sources
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.tools import make_cosmoflow, make_images
 from ipulaunch.topology import Batch

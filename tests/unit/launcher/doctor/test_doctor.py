@@ -11,13 +11,13 @@ from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.cli import doctor_output
 from ipulaunch.launcher.cli.main import cli
+from ipulaunch.launcher.doctor import environment as worlds
 from ipulaunch.launcher.doctor import places
-from ipulaunch.launcher.doctor import world as worlds
-from ipulaunch.launcher.doctor.case import Case, Place
 from ipulaunch.launcher.doctor.check import Check, amount, clean
-from ipulaunch.launcher.doctor.diagnosis import carry_out, diagnose
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis, Place
+from ipulaunch.launcher.doctor.environment import Environment, this_machine
+from ipulaunch.launcher.doctor.examinations import diagnose, run_examinations
 from ipulaunch.launcher.doctor.report import as_data, as_text, can_run
-from ipulaunch.launcher.doctor.world import World, this_machine
 
 COMPILE = ("--compile-only", "--executable-cache-path", "/c")
 CACHE = Place("executable cache", Path("/c"), "--executable-cache-path", ("poprun",))
@@ -32,7 +32,7 @@ CHECKS = [
 
 
 def test_the_report_is_aligned_and_grouped() -> None:
-    text = as_text(Case(), CHECKS, "utf-8")
+    text = as_text(Diagnosis(), CHECKS, "utf-8")
     assert _plain(text).splitlines() == [
         "poprun, on IPUs",
         "  ! missing  poprun  not on the PATH",
@@ -57,31 +57,31 @@ def test_the_report_is_aligned_and_grouped() -> None:
 def test_what_the_plan_needs_and_lacks_is_an_error(make_plan: Callable[..., Any]) -> None:
     plan = make_plan(4, 2)
     for engine, mark, verdict in (("poprun", "✗", "cannot run here"), ("openmpi", "!", "can run here")):
-        case = Case(plan=plan, engine=engine)
-        text = _plain(as_text(case, CHECKS, "utf-8"))
+        diagnosis = Diagnosis(plan=plan, engine=engine)
+        text = _plain(as_text(diagnosis, CHECKS, "utf-8"))
         assert f"  {mark} missing  poprun" in text
         assert text.endswith(f"with {engine}, 2 instances: {verdict}")
-        assert can_run(case, CHECKS) is (engine == "openmpi")
-    assert can_run(Case(), CHECKS) is None
+        assert can_run(diagnosis, CHECKS) is (engine == "openmpi")
+    assert can_run(Diagnosis(), CHECKS) is None
 
 
 def test_a_terminal_without_marks_gets_letters() -> None:
-    text = _plain(as_text(Case(), CHECKS, "ascii"))
+    text = _plain(as_text(Diagnosis(), CHECKS, "ascii"))
     assert text.isascii()
     assert "  + ok       mpirun" in text
 
 
 def test_verbose_shows_every_check_of_a_good_host() -> None:
-    assert "within 1 s" in as_text(Case(), CHECKS, "utf-8", verbose=True)
+    assert "within 1 s" in as_text(Diagnosis(), CHECKS, "utf-8", verbose=True)
 
 
 def test_many_hosts_that_lack_something_are_not_all_named() -> None:
     checks = [Check(f"host h{n}", "ssh", "missing", "no answer", "try", ("poprun", "openmpi")) for n in range(20)]
-    assert _plain(as_text(Case(), checks, "utf-8")).endswith("ssh of host h7 and 12 more")
+    assert _plain(as_text(Diagnosis(), checks, "utf-8")).endswith("ssh of host h7 and 12 more")
 
 
 def test_the_data_say_the_same(make_plan: Callable[..., Any]) -> None:
-    data = as_data(Case(plan=make_plan(4, 2), engine="poprun"), CHECKS)
+    data = as_data(Diagnosis(plan=make_plan(4, 2), engine="poprun"), CHECKS)
     assert data["can_run"] is False
     assert data["engines"] == {
         "poprun": {"ready": False, "missing": ["poprun"]},
@@ -96,7 +96,7 @@ def test_the_data_say_the_same(make_plan: Callable[..., Any]) -> None:
         "found": "not on the PATH",
         "fix": "enable it",
     }
-    assert as_data(Case(), CHECKS)["plan"] is None
+    assert as_data(Diagnosis(), CHECKS)["plan"] is None
 
 
 def _plain(text: str) -> str:
@@ -136,32 +136,39 @@ def test_findings_are_one_line_of_a_length_that_can_be_read() -> None:
     assert len(found) <= 300
 
 
-def test_a_check_that_breaks_is_a_finding(make_world: Callable[..., World]) -> None:
-    def breaks(case: Case, world: World) -> List[Check]:
+def test_a_check_that_breaks_is_a_finding(make_environment: Callable[..., Environment]) -> None:
+    def breaks(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
         raise ZeroDivisionError("no idea")
 
-    (check,) = carry_out([("g", "n", breaks)], Case(), make_world())
+    (check,) = run_examinations([("g", "n", breaks)], Diagnosis(), make_environment())
     assert (check.state, check.found) == ("warning", "could not be looked at: ZeroDivisionError: no idea")
 
 
-def test_a_check_that_hangs_does_not_hold_up_the_others(make_world: Callable[..., World]) -> None:
+def test_a_check_that_hangs_does_not_hold_up_the_others(make_environment: Callable[..., Environment]) -> None:
     end = threading.Event()
 
-    def hangs(case: Case, world: World) -> List[Check]:
+    def hangs(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
         end.wait(600)
         return []
 
     good = Check("g", "good", "ok", "fine")
-    found = carry_out([("g", "slow", hangs), ("g", "good", lambda case, world: [good])], Case(), make_world(), 2.0)
+    found = run_examinations(
+        [("g", "slow", hangs), ("g", "good", lambda diagnosis, environment: [good])],
+        Diagnosis(),
+        make_environment(),
+        2.0,
+    )
     end.set()
     assert [(check.name, check.state) for check in found] == [("slow", "warning"), ("good", "ok")]
     assert "no answer within" in found[0].found
 
 
-def test_an_empty_machine_is_diagnosed_without_an_error(make_world: Callable[..., World], tmp_path: Path) -> None:
+def test_an_empty_machine_is_diagnosed_without_an_error(
+    make_environment: Callable[..., Environment], tmp_path: Path
+) -> None:
     """Nothing the kernel usually shows is there; every check has a word for it."""
-    world = make_world(root=tmp_path / "nothing", mpi="")
-    checks = diagnose(Case(directory=tmp_path, python="/no/python"), world)
+    environment = make_environment(root=tmp_path / "nothing", mpi="")
+    checks = diagnose(Diagnosis(directory=tmp_path, python="/no/python"), environment)
     assert not [check for check in checks if "could not be looked at" in check.found]
     assert all(check.fix for check in checks if check.state != "ok")
 
@@ -173,11 +180,11 @@ def test_ports() -> None:
 
 
 @pytest.fixture()
-def quick(monkeypatch: pytest.MonkeyPatch) -> List[Case]:
+def quick(monkeypatch: pytest.MonkeyPatch) -> List[Diagnosis]:
     """The command without its checks: what it would look at."""
-    cases: List[Case] = []
-    monkeypatch.setattr(doctor_output, "diagnose", lambda case, world: cases.append(case) or CHECKS)
-    return cases
+    diagnoses: List[Diagnosis] = []
+    monkeypatch.setattr(doctor_output, "diagnose", lambda diagnosis, environment: diagnoses.append(diagnosis) or CHECKS)
+    return diagnoses
 
 
 @pytest.mark.parametrize(
@@ -201,7 +208,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> List[Case]:
     ],
 )
 def test_what_is_looked_at(
-    words: List[str], expected: Dict[str, Any], ipulaunch: Callable[..., Any], quick: List[Case], fake_mpirun: Path
+    words: List[str], expected: Dict[str, Any], ipulaunch: Callable[..., Any], quick: List[Diagnosis], fake_mpirun: Path
 ) -> None:
     assert ipulaunch("doctor", *words).code == 0
     assert {name: getattr(quick[0], name) for name in expected} == expected
@@ -217,7 +224,7 @@ def test_what_is_looked_at(
     ids=["bare", "pod", "workload"],
 )
 def test_one_process_is_looked_at_under_its_own_name(
-    words: List[str], ends: Optional[str], ipulaunch: Callable[..., Any], quick: List[Case]
+    words: List[str], ends: Optional[str], ipulaunch: Callable[..., Any], quick: List[Diagnosis]
 ) -> None:
     code, out, err = ipulaunch("doctor", *words)
     assert (quick[0].is_direct, quick[0].engines) == (True, ("poprun",))
@@ -234,7 +241,7 @@ def test_one_process_is_looked_at_under_its_own_name(
 
 @pytest.mark.parametrize("asked", ["runs/mnist-1", "mnist-1", "auto"])
 def test_the_run_to_resume_is_that_of_the_launch(
-    asked: str, ipulaunch: Callable[..., Any], quick: List[Case], fake_mpirun: Path, tmp_path: Path
+    asked: str, ipulaunch: Callable[..., Any], quick: List[Diagnosis], fake_mpirun: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "runs" / "mnist-1"
     (run / "checkpoints" / "update-00000008").mkdir(parents=True)
@@ -254,7 +261,7 @@ def test_a_directory_without_the_records_of_the_workload_is_told(tmp_path: Path)
 
 
 def test_nothing_to_resume_is_nothing_to_look_at(
-    ipulaunch: Callable[..., Any], quick: List[Case], fake_mpirun: Path
+    ipulaunch: Callable[..., Any], quick: List[Diagnosis], fake_mpirun: Path
 ) -> None:
     assert ipulaunch("doctor", "mnist", "--engine", "openmpi", "--resume", "auto").code == 0
     assert not [place for place in quick[0].reads if place.flag == "--resume"]
@@ -271,14 +278,14 @@ def test_nothing_to_resume_is_nothing_to_look_at(
     ],
 )
 def test_the_controller_is_looked_at_when_asked(
-    words: List[str], vipu: Any, ipulaunch: Callable[..., Any], quick: List[Case], fake_mpirun: Path
+    words: List[str], vipu: Any, ipulaunch: Callable[..., Any], quick: List[Diagnosis], fake_mpirun: Path
 ) -> None:
     assert ipulaunch("doctor", *words).code == 0
     assert quick[0].vipu == vipu
 
 
 def test_the_controller_is_no_matter_where_nothing_is_attached(
-    ipulaunch: Callable[..., Any], quick: List[Case], fake_mpirun: Path
+    ipulaunch: Callable[..., Any], quick: List[Diagnosis], fake_mpirun: Path
 ) -> None:
     words = ["cosmoflow", "--pod", "4", "--engine", "poprun", *COMPILE, "--vipu-server-host", "c"]
     assert ipulaunch("doctor", *words).code == 4  # there is no poprun
@@ -306,19 +313,19 @@ def test_the_controller_is_no_matter_where_nothing_is_attached(
     ],
 )
 def test_refusals(
-    words: List[str], code: int, said: str, ipulaunch: Callable[..., Any], quick: List[Case], fake_mpirun: Path
+    words: List[str], code: int, said: str, ipulaunch: Callable[..., Any], quick: List[Diagnosis], fake_mpirun: Path
 ) -> None:
     outcome = ipulaunch("doctor", *words)
     assert (outcome.code, said in outcome.err) == (code, True), outcome
 
 
-def test_json_stays_whole_when_something_is_missing(ipulaunch: Callable[..., Any], quick: List[Case]) -> None:
+def test_json_stays_whole_when_something_is_missing(ipulaunch: Callable[..., Any], quick: List[Diagnosis]) -> None:
     code, out, err = ipulaunch("doctor", "cosmoflow", "--pod", "4", "--engine", "poprun", "--json")
     assert (code, json.loads(out)["can_run"]) == (4, False)
     assert err.startswith("error: ")
 
 
-def test_colours_are_for_terminals(ipulaunch: Callable[..., Any], quick: List[Case]) -> None:
+def test_colours_are_for_terminals(ipulaunch: Callable[..., Any], quick: List[Diagnosis]) -> None:
     assert "\x1b" not in ipulaunch("doctor").out
 
 

@@ -7,10 +7,10 @@ from typing import Any, Callable, Dict
 import pytest
 
 from ipulaunch.launcher.doctor.answers import read_answers
-from ipulaunch.launcher.doctor.case import SYNTHETIC, Case
 from ipulaunch.launcher.doctor.check import Check
+from ipulaunch.launcher.doctor.diagnosis import SYNTHETIC, Diagnosis
+from ipulaunch.launcher.doctor.environment import Output
 from ipulaunch.launcher.doctor.interpreter import check_interpreter
-from ipulaunch.launcher.doctor.world import Output
 
 GOOD = {
     "python": "3.8.10",
@@ -69,17 +69,17 @@ def named(checks: Any) -> Dict[str, Check]:
     ],
 )
 def test_what_the_python_of_the_instances_has(
-    changes: Dict[str, Any], name: str, state: str, found: str, stops: Any, make_world: Callable[..., Any]
+    changes: Dict[str, Any], name: str, state: str, found: str, stops: Any, make_environment: Callable[..., Any]
 ) -> None:
-    world = make_world(says={"py": answered(**changes)})
-    check = named(check_interpreter(Case(python="/opt/bin/py"), world))[name]
+    environment = make_environment(says={"py": answered(**changes)})
+    check = named(check_interpreter(Diagnosis(python="/opt/bin/py"), environment))[name]
     assert (check.state, found in check.found, check.stops) == (state, True, stops), check
     assert bool(check.fix) == (state != "ok")
 
 
 @pytest.mark.parametrize("output", [Output(None, "", "does not start: No such file"), Output(2, "", "bad option")])
-def test_a_python_that_does_not_start_is_all_that_is_said(output: Output, make_world: Callable[..., Any]) -> None:
-    (check,) = check_interpreter(Case(python="py"), make_world(says={"py": output}))
+def test_a_python_that_does_not_start_is_all_that_is_said(output: Output, make_environment: Callable[..., Any]) -> None:
+    (check,) = check_interpreter(Diagnosis(python="py"), make_environment(says={"py": output}))
     assert (check.name, check.state, output.err in check.found) == ("Python", "missing", True)
 
 
@@ -99,10 +99,10 @@ def test_what_a_python_dies_of_is_known_and_the_rest_was_not_asked(code: Any, er
     assert "tensorflow came before" in answers.about("keras").error
 
 
-def test_an_engine_that_is_not_looked_at_is_not_mentioned(make_world: Callable[..., Any]) -> None:
-    world = make_world(says={"py": answered(popdist=None)})
-    assert "popdist" not in named(check_interpreter(Case(python="py", engines=("openmpi",)), world))
-    assert "mpi4py" not in named(check_interpreter(Case(python="py", engines=("poprun",)), world))
+def test_an_engine_that_is_not_looked_at_is_not_mentioned(make_environment: Callable[..., Any]) -> None:
+    environment = make_environment(says={"py": answered(popdist=None)})
+    assert "popdist" not in named(check_interpreter(Diagnosis(python="py", engines=("openmpi",)), environment))
+    assert "mpi4py" not in named(check_interpreter(Diagnosis(python="py", engines=("poprun",)), environment))
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_an_engine_that_is_not_looked_at_is_not_mentioned(make_world: Callable[.
     ],
 )
 def test_crops_need_opencv(
-    workload: str, samples: str, found: Any, state: Any, stops: Any, make_world: Any, make_plan: Any
+    workload: str, samples: str, found: Any, state: Any, stops: Any, make_environment: Any, make_plan: Any
 ) -> None:
-    world = make_world(says={"py": answered(opencv=found)})
-    case = Case(python="py", plan=make_plan(2, 2)._replace(workload=workload), samples=samples)
-    check = named(check_interpreter(case, world)).get("OpenCV")
+    environment = make_environment(says={"py": answered(opencv=found)})
+    diagnosis = Diagnosis(python="py", plan=make_plan(2, 2)._replace(workload=workload), samples=samples)
+    check = named(check_interpreter(diagnosis, environment)).get("OpenCV")
     assert (check and check.state, check and check.stops) == (state, stops)
 
 
@@ -132,24 +132,26 @@ def test_crops_need_opencv(
     ],
 )
 def test_an_estimator_needs_a_tensorflow_that_has_them(
-    needs: bool, answer: Any, state: Any, stops: Any, make_world: Callable[..., Any]
+    needs: bool, answer: Any, state: Any, stops: Any, make_environment: Callable[..., Any]
 ) -> None:
-    world = make_world(says={"py": answered(tensorflow="2.16.1", estimators=answer)})
-    check = named(check_interpreter(Case(python="py", needs_estimators=needs), world)).get("Estimators")
+    environment = make_environment(says={"py": answered(tensorflow="2.16.1", estimators=answer)})
+    check = named(check_interpreter(Diagnosis(python="py", needs_estimators=needs), environment)).get("Estimators")
     assert (check and check.state, check and check.stops) == (state, stops)
     if check and check.state != "ok":
         assert check.found == "TensorFlow 2.16.1 has none: 2.15 was the last that had them"
         assert "--api keras" in check.fix
 
 
-def test_a_single_instance_needs_no_mpi4py(make_world: Callable[..., Any], make_plan: Callable[..., Any]) -> None:
-    world = make_world(says={"py": answered(mpi4py=None)})
+def test_a_single_instance_needs_no_mpi4py(make_environment: Callable[..., Any], make_plan: Callable[..., Any]) -> None:
+    environment = make_environment(says={"py": answered(mpi4py=None)})
     for instances, stops in ((1, ()), (2, ("openmpi",))):
-        case = Case(python="py", plan=make_plan(2, instances), engine="openmpi")
-        assert named(check_interpreter(case, world))["mpi4py"].stops == stops
+        diagnosis = Diagnosis(python="py", plan=make_plan(2, instances), engine="openmpi")
+        assert named(check_interpreter(diagnosis, environment))["mpi4py"].stops == stops
 
 
-def test_a_program_of_the_users_own_brings_its_libraries(make_world: Callable[..., Any]) -> None:
-    world = make_world(says={"py": answered(project=None, tensorflow=None, popdist=None, ipu_build=None, mpi4py=None)})
-    checks = check_interpreter(Case(python="py", is_own_program=True), world)
+def test_a_program_of_the_users_own_brings_its_libraries(make_environment: Callable[..., Any]) -> None:
+    environment = make_environment(
+        says={"py": answered(project=None, tensorflow=None, popdist=None, ipu_build=None, mpi4py=None)}
+    )
+    checks = check_interpreter(Diagnosis(python="py", is_own_program=True), environment)
     assert {check.name: check.stops for check in checks if check.stops} == {"ipulaunch": ("openmpi",)}

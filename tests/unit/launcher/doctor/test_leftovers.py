@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
-from ipulaunch.launcher.doctor.case import Case, Place
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis, Place
 from ipulaunch.launcher.doctor.leftovers import check_leftovers
 
 WORKER = "python -m ipulaunch.workers cosmoflow --run-dir /r"
@@ -44,9 +44,9 @@ def processes(*found: Tuple[int, int, str, int]) -> Dict[str, str]:
     ],
 )
 def test_instances_without_a_launcher(
-    found: List[Tuple[int, int, str, int]], lost: str, make_world: Callable[..., Any], tmp_path: Path
+    found: List[Tuple[int, int, str, int]], lost: str, make_environment: Callable[..., Any], tmp_path: Path
 ) -> None:
-    check = check_leftovers(Case(directory=tmp_path), make_world(files=processes(*found)))[0]
+    check = check_leftovers(Diagnosis(directory=tmp_path), make_environment(files=processes(*found)))[0]
     assert (check.state, lost in check.found) == ("warning" if lost else "ok", True), check
     assert ("kill 10" in check.fix) is bool(lost)
 
@@ -84,19 +84,25 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
     ],
 )
 def test_runs_without_an_end(
-    records: Tuple[str, ...], state: str, make_run: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+    records: Tuple[str, ...],
+    state: str,
+    make_run: Callable[..., Path],
+    make_environment: Callable[..., Any],
+    tmp_path: Path,
 ) -> None:
     path = make_run("cosmoflow-1", *records)
-    check = check_leftovers(Case(directory=tmp_path), make_world())[2]
+    check = check_leftovers(Diagnosis(directory=tmp_path), make_environment())[2]
     assert (check.name, check.state, str(path) in check.found) == ("runs", state, state != "ok")
 
 
 def test_a_run_that_works_is_no_leftover(
-    make_run: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+    make_run: Callable[..., Path], make_environment: Callable[..., Any], tmp_path: Path
 ) -> None:
     path = make_run("cosmoflow-1", "", checkpoints=(".update-00000001.77",))
     files = processes((8, 1, LAUNCHER, 1000), (9, 8, WORKER.replace("/r", shlex.quote(str(path))), 1000))
-    assert [check.state for check in check_leftovers(Case(directory=tmp_path), make_world(files=files))] == ["ok"] * 5
+    assert [check.state for check in check_leftovers(Diagnosis(directory=tmp_path), make_environment(files=files))] == [
+        "ok"
+    ] * 5
 
 
 @pytest.mark.parametrize(
@@ -109,13 +115,13 @@ def test_a_run_that_works_is_no_leftover(
     ],
 )
 def test_a_submitted_run_has_its_records_inside(
-    records: Any, state: str, make_run: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+    records: Any, state: str, make_run: Callable[..., Path], make_environment: Callable[..., Any], tmp_path: Path
 ) -> None:
     path = make_run("cosmoflow-1")
     (path / "job.json").touch()
     if records is not None:
         make_run("cosmoflow-1/run", *records)
-    check = check_leftovers(Case(directory=tmp_path), make_world())[2]
+    check = check_leftovers(Diagnosis(directory=tmp_path), make_environment())[2]
     assert (check.name, check.state, check.fix.startswith(f"ipulaunch resume {shlex.quote(str(path))},")) == (
         "runs",
         state,
@@ -124,38 +130,42 @@ def test_a_submitted_run_has_its_records_inside(
 
 
 def test_a_submitted_run_that_works_here_is_no_leftover(
-    make_run: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+    make_run: Callable[..., Path], make_environment: Callable[..., Any], tmp_path: Path
 ) -> None:
     path = make_run("cosmoflow-1")
     (path / "job.json").touch()
     inside = make_run("cosmoflow-1/run", "", checkpoints=(".update-00000001.77",))
-    assert [check.state for check in check_leftovers(Case(directory=tmp_path), make_world())[1:3]] == ["warning"] * 2
+    assert [check.state for check in check_leftovers(Diagnosis(directory=tmp_path), make_environment())[1:3]] == [
+        "warning"
+    ] * 2
     files = processes((8, 1, LAUNCHER, 1000), (9, 8, WORKER.replace("/r", shlex.quote(str(inside))), 1000))
-    assert [check.state for check in check_leftovers(Case(directory=tmp_path), make_world(files=files))] == ["ok"] * 5
+    assert [check.state for check in check_leftovers(Diagnosis(directory=tmp_path), make_environment(files=files))] == [
+        "ok"
+    ] * 5
 
 
-def test_a_link_to_nowhere_is_no_run(make_world: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_link_to_nowhere_is_no_run(make_environment: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "latest").symlink_to("gone")
-    assert check_leftovers(Case(directory=tmp_path), make_world())[2].state == "ok"
+    assert check_leftovers(Diagnosis(directory=tmp_path), make_environment())[2].state == "ok"
 
 
 def test_a_program_of_the_users_own_leaves_no_end(
-    make_run: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+    make_run: Callable[..., Path], make_environment: Callable[..., Any], tmp_path: Path
 ) -> None:
     make_run("program-1", "", job=False)
-    assert check_leftovers(Case(directory=tmp_path), make_world())[2].state == "ok"
+    assert check_leftovers(Diagnosis(directory=tmp_path), make_environment())[2].state == "ok"
 
 
 def test_half_written_checkpoints(
-    make_run: Callable[..., Path], make_world: Callable[..., Any], tmp_path: Path
+    make_run: Callable[..., Path], make_environment: Callable[..., Any], tmp_path: Path
 ) -> None:
     make_run("a", "done.json", checkpoints=("update-00000001",))
     path = make_run("b", "error.json", checkpoints=("update-00000001", ".update-00000002.77"))
     other = tmp_path / "elsewhere" / ".update-00000009.1"
     other.mkdir(parents=True)
-    case = Case(directory=tmp_path, writes=(Place("checkpoints", other.parent, "--checkpoint-output-dir"),))
-    check = check_leftovers(case, make_world())[1]
+    diagnosis = Diagnosis(directory=tmp_path, writes=(Place("checkpoints", other.parent, "--checkpoint-output-dir"),))
+    check = check_leftovers(diagnosis, make_environment())[1]
     left = f"{path / 'checkpoints/.update-00000002.77'}, {other}"
     assert (check.state, check.found) == ("warning", f"2 checkpoints half written: {left}")
 
@@ -171,26 +181,26 @@ def test_half_written_checkpoints(
     ],
 )
 def test_memory_that_instances_shared(
-    mapped: str, user: int, left: str, make_world: Callable[..., Any], tmp_path: Path
+    mapped: str, user: int, left: str, make_environment: Callable[..., Any], tmp_path: Path
 ) -> None:
     segments = {f"dev/shm/sm_segment.a.{number}": "x" * (1 << 20) for number in (0, 1)}
     files = {**processes((10, 1, WORKER, user)), "proc/10/maps": mapped, "proc/self/status": f"Uid:\t{user}\n"}
-    check = check_leftovers(Case(directory=tmp_path), make_world(files={**files, **segments}))[3]
+    check = check_leftovers(Diagnosis(directory=tmp_path), make_environment(files={**files, **segments}))[3]
     assert (check.state, left in check.found) == ("warning" if left else "ok", True), check
 
 
 @pytest.mark.parametrize(("environ", "place"), [({}, "tmp"), ({"TMPDIR": "/scratch/me"}, "scratch/me")])
 def test_sessions_of_launchers_that_were_killed(
-    environ: Dict[str, str], place: str, make_world: Callable[..., Any], tmp_path: Path
+    environ: Dict[str, str], place: str, make_environment: Callable[..., Any], tmp_path: Path
 ) -> None:
     owner = f'{{"host": "{platform.node()}", "pid": 12}}'
-    world = make_world(environ=environ, files={f"{place}/ipulaunch-abcdefgh/session.json": owner})
-    check = check_leftovers(Case(directory=tmp_path), world)[4]
-    left = world.root / place / "ipulaunch-abcdefgh"
+    environment = make_environment(environ=environ, files={f"{place}/ipulaunch-abcdefgh/session.json": owner})
+    check = check_leftovers(Diagnosis(directory=tmp_path), environment)[4]
+    left = environment.root / place / "ipulaunch-abcdefgh"
     assert (check.state, check.found) == ("warning", f"1 session whose launcher was killed: {left}")
     assert check.fix == "the next run removes it; so does rm -r"
 
 
-def test_a_machine_without_proc_has_no_processes(make_world: Callable[..., Any], tmp_path: Path) -> None:
-    checks = check_leftovers(Case(directory=tmp_path), make_world(root=tmp_path / "nothing"))
+def test_a_machine_without_proc_has_no_processes(make_environment: Callable[..., Any], tmp_path: Path) -> None:
+    checks = check_leftovers(Diagnosis(directory=tmp_path), make_environment(root=tmp_path / "nothing"))
     assert [check.state for check in checks] == ["ok"] * 5

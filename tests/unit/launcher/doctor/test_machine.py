@@ -5,14 +5,10 @@ from typing import Any, Callable, Dict
 
 import pytest
 
-from ipulaunch.launcher.doctor.case import Case
 from ipulaunch.launcher.doctor.check import Check
-from ipulaunch.launcher.doctor.clock import check_clock
-from ipulaunch.launcher.doctor.cores import check_cores
-from ipulaunch.launcher.doctor.limits import check_limits
-from ipulaunch.launcher.doctor.memory import check_memory
-from ipulaunch.launcher.doctor.network import check_network
-from ipulaunch.launcher.doctor.world import Space
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.environment import Space
+from ipulaunch.launcher.doctor.machine import check_clock, check_cores, check_limits, check_memory, check_network
 
 MIB, GIB = 1 << 20, 1 << 30
 CHECKS = (check_cores, check_memory, check_limits, check_network, check_clock)
@@ -29,15 +25,15 @@ def no_space(path: Path) -> Space:
 
 
 @pytest.fixture()
-def look(make_world: Callable[..., Any], make_plan: Callable[..., Any]) -> Callable[..., Dict[str, Check]]:
+def look(make_environment: Callable[..., Any], make_plan: Callable[..., Any]) -> Callable[..., Dict[str, Check]]:
     """All checks of a machine, by name, for so many instances of one core on it."""
 
     def run(machine: Dict[str, Any], instances: int, engine: str) -> Dict[str, Check]:
-        case = Case()
+        diagnosis = Diagnosis()
         if instances:
-            case = Case(plan=make_plan(instances, instances, layout=(1, 64)), engine=engine)
-        world = make_world(**machine)
-        return {check.name: check for examine in CHECKS for check in examine(case, world)}
+            diagnosis = Diagnosis(plan=make_plan(instances, instances, layout=(1, 64)), engine=engine)
+        environment = make_environment(**machine)
+        return {check.name: check for examine in CHECKS for check in examine(diagnosis, environment)}
 
     return run
 

@@ -4,7 +4,7 @@ from typing import Any, Callable
 
 import pytest
 
-from ipulaunch.launcher.doctor.case import Case
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis
 from ipulaunch.launcher.doctor.mpi import check_mpirun
 
 
@@ -15,6 +15,6 @@ from ipulaunch.launcher.doctor.mpi import check_mpirun
         pytest.param("", "missing", "no mpirun", id="missing"),
     ],
 )
-def test_mpirun(mpi: str, state: str, found: str, make_world: Callable[..., Any]) -> None:
-    (check,) = check_mpirun(Case(), make_world(mpi=mpi))
+def test_mpirun(mpi: str, state: str, found: str, make_environment: Callable[..., Any]) -> None:
+    (check,) = check_mpirun(Diagnosis(), make_environment(mpi=mpi))
     assert (check.state, found in check.found, check.stops) == (state, True, () if mpi else ("openmpi",))

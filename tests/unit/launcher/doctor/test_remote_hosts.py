@@ -9,11 +9,11 @@ from typing import Any, Callable, Dict, List, Sequence
 import pytest
 
 from ipulaunch.launcher.doctor import remote_hosts
-from ipulaunch.launcher.doctor.case import Case
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.environment import Environment, Output
 from ipulaunch.launcher.doctor.remote_hosts import Shared, ask_host, check_hosts
-from ipulaunch.launcher.doctor.world import Output, World
 
-SHARED = Shared(Case(python="/opt/py"), "/shared/.marker", "/shared", "/data")
+SHARED = Shared(Diagnosis(python="/opt/py"), "/shared/.marker", "/shared", "/data")
 GOOD = {
     "marker": True, "directory": True, "data": True, "python": "3.8.1", "version": version("ipulaunch"), "time": 1000.0,
 }  # fmt: skip
@@ -52,10 +52,10 @@ def answered(**changes: Any) -> Output:
     ],
 )
 def test_one_host(
-    output: Output, name: str, state: str, found: str, fix: str, make_world: Callable[..., World]
+    output: Output, name: str, state: str, found: str, fix: str, make_environment: Callable[..., Environment]
 ) -> None:
-    world = make_world(says={"ssh": output}, clock=lambda: 1000.0)
-    check = {check.name: check for check in ask_host("h", SHARED, world, 5)}[name]
+    environment = make_environment(says={"ssh": output}, clock=lambda: 1000.0)
+    check = {check.name: check for check in ask_host("h", SHARED, environment, 5)}[name]
     assert (check.group, check.state, found in check.found, fix in check.fix) == ("host h", state, True, True), check
     assert check.stops == (("poprun", "openmpi") if state == "missing" else ())
 
@@ -71,48 +71,48 @@ def test_one_host(
     ],
 )
 def test_a_host_that_answers_slowly_is_not_taken_for_one_with_a_wrong_clock(
-    time: float, state: str, found: str, make_world: Callable[..., World]
+    time: float, state: str, found: str, make_environment: Callable[..., Environment]
 ) -> None:
     times = iter([1000.0, 1008.0])
-    world = make_world(says={"ssh": answered(time=time)}, clock=lambda: next(times))
-    check = {check.name: check for check in ask_host("h", SHARED, world, 20)}["clock"]
+    environment = make_environment(says={"ssh": answered(time=time)}, clock=lambda: next(times))
+    check = {check.name: check for check in ask_host("h", SHARED, environment, 20)}["clock"]
     assert (check.state, found in check.found) == (state, True), check
 
 
-def test_ssh_is_never_allowed_to_ask(make_world: Callable[..., World]) -> None:
+def test_ssh_is_never_allowed_to_ask(make_environment: Callable[..., Environment]) -> None:
     calls: List[List[str]] = []
-    ask_host("h", SHARED._replace(data="/a b"), make_world(says={"ssh": answered()}, calls=calls), 5)
+    ask_host("h", SHARED._replace(data="/a b"), make_environment(says={"ssh": answered()}, calls=calls), 5)
     assert calls == [
         ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "h",
          "/opt/py - /shared/.marker /shared '/a b'"]
     ]  # fmt: skip
 
 
-def test_a_directory_that_cannot_be_marked_leaves_a_doubt(make_world: Callable[..., World]) -> None:
-    world = make_world(says={"ssh": answered(marker=False)})
-    checks = {check.name: check for check in ask_host("h", SHARED._replace(marker=""), world, 5)}
+def test_a_directory_that_cannot_be_marked_leaves_a_doubt(make_environment: Callable[..., Environment]) -> None:
+    environment = make_environment(says={"ssh": answered(marker=False)})
+    checks = {check.name: check for check in ask_host("h", SHARED._replace(marker=""), environment, 5)}
     assert (checks["run directory"].state, "this was not checked" in checks["run directory"].found) == ("warning", True)
 
 
-def test_this_machine_is_not_asked(make_world: Callable[..., World], tmp_path: Path) -> None:
-    case = Case(hosts=("localhost", platform.node()), directory=tmp_path)
-    assert [check.found for check in check_hosts(case, make_world())] == ["this machine"] * 2
+def test_this_machine_is_not_asked(make_environment: Callable[..., Environment], tmp_path: Path) -> None:
+    diagnosis = Diagnosis(hosts=("localhost", platform.node()), directory=tmp_path)
+    assert [check.found for check in check_hosts(diagnosis, make_environment())] == ["this machine"] * 2
 
 
-def test_without_ssh_no_host_can_be_reached(make_world: Callable[..., World], tmp_path: Path) -> None:
-    checks = check_hosts(Case(hosts=("a", "b"), directory=tmp_path), make_world())
+def test_without_ssh_no_host_can_be_reached(make_environment: Callable[..., Environment], tmp_path: Path) -> None:
+    checks = check_hosts(Diagnosis(hosts=("a", "b"), directory=tmp_path), make_environment())
     assert [(check.group, check.state) for check in checks] == [("host a", "missing"), ("host b", "missing")]
 
 
 def test_hosts_that_are_not_reached_in_time_are_told(
-    make_world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_environment: Callable[..., Environment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_hosts, "_ALL_S", 0.0)
-    (check,) = check_hosts(Case(hosts=("a",), directory=tmp_path), make_world(says={"ssh": answered()}))
+    (check,) = check_hosts(Diagnosis(hosts=("a",), directory=tmp_path), make_environment(says={"ssh": answered()}))
     assert (check.state, "not asked" in check.found) == ("missing", True)
 
 
-def test_hosts_are_asked_side_by_side(make_world: Callable[..., World], tmp_path: Path) -> None:
+def test_hosts_are_asked_side_by_side(make_environment: Callable[..., Environment], tmp_path: Path) -> None:
     import threading
 
     meeting = threading.Barrier(3)
@@ -121,15 +121,15 @@ def test_hosts_are_asked_side_by_side(make_world: Callable[..., World], tmp_path
         meeting.wait(600)  # all three are there at the same time, or it breaks
         return answered()
 
-    world = make_world(says={"ssh": answered()}, run=run)
-    checks = check_hosts(Case(hosts=("a", "b", "c"), directory=tmp_path), world)
+    environment = make_environment(says={"ssh": answered()}, run=run)
+    checks = check_hosts(Diagnosis(hosts=("a", "b", "c"), directory=tmp_path), environment)
     assert [check.group for check in checks if check.name == "ssh"] == ["host a", "host b", "host c"]
     assert not list(tmp_path.glob(".ipulaunch-doctor-*"))
 
 
-def test_inside_a_job_no_ssh_is_needed_at_all(make_world: Callable[..., World], tmp_path: Path) -> None:
-    world = make_world(environ={"SLURM_JOB_ID": "1"})
-    (check,) = check_hosts(Case(hosts=("a",), directory=tmp_path), world)
+def test_inside_a_job_no_ssh_is_needed_at_all(make_environment: Callable[..., Environment], tmp_path: Path) -> None:
+    environment = make_environment(environ={"SLURM_JOB_ID": "1"})
+    (check,) = check_hosts(Diagnosis(hosts=("a",), directory=tmp_path), environment)
     assert (check.state, check.stops, "srun" in check.fix) == ("warning", (), True)
 
 
@@ -143,10 +143,10 @@ def test_inside_a_job_no_ssh_is_needed_at_all(make_world: Callable[..., World], 
     ],
 )
 def test_own_programs_need_less_on_other_hosts(
-    changes: Dict[str, Any], name: str, stops: Sequence[str], make_world: Callable[..., World]
+    changes: Dict[str, Any], name: str, stops: Sequence[str], make_environment: Callable[..., Environment]
 ) -> None:
-    shared = SHARED._replace(case=Case(python="/opt/py", is_own_program=True))
-    checks = {c.name: c for c in ask_host("h", shared, make_world(says={"ssh": answered(**changes)}), 5)}
+    shared = SHARED._replace(diagnosis=Diagnosis(python="/opt/py", is_own_program=True))
+    checks = {c.name: c for c in ask_host("h", shared, make_environment(says={"ssh": answered(**changes)}), 5)}
     assert (checks[name].state, checks[name].stops) == ("missing", stops)
-    no_python = make_world(says={"ssh": Output(127, "", "sh: /opt/py: not found")})
+    no_python = make_environment(says={"ssh": Output(127, "", "sh: /opt/py: not found")})
     assert {c.name: c.stops for c in ask_host("h", shared, no_python, 5)}["Python"] == ("openmpi",)

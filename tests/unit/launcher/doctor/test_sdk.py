@@ -4,9 +4,9 @@ from typing import Any, Callable, Dict
 
 import pytest
 
-from ipulaunch.launcher.doctor.case import Case
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.environment import Output
 from ipulaunch.launcher.doctor.sdk import check_sdk
-from ipulaunch.launcher.doctor.world import Output
 
 SDK = "/sdk/poplar_sdk-ubuntu_20_04-3.3.0+1403/poplar-ubuntu"
 POPRUN = {"poprun": Output(0, "PopRun 3.3.0\n")}
@@ -56,22 +56,26 @@ THERE = {f"{SDK[1:]}/enable.sh": ""}
         pytest.param({"says": {"poprun": Output(0, "hello")}}, ("warning", ""), ("ok", "does not say"), id="silent"),
     ],
 )
-def test_the_sdk_and_its_poprun(machine: Dict[str, Any], sdk: Any, poprun: Any, make_world: Callable[..., Any]) -> None:
-    checks = check_sdk(Case(), make_world(**machine))
+def test_the_sdk_and_its_poprun(
+    machine: Dict[str, Any], sdk: Any, poprun: Any, make_environment: Callable[..., Any]
+) -> None:
+    checks = check_sdk(Diagnosis(), make_environment(**machine))
     for check, (state, found) in zip(checks, (sdk, poprun)):
         assert (check.state, found in check.found) == (state, True), check
         assert bool(check.fix) == (state != "ok"), check
         assert check.stops == (("poprun",) if state == "missing" else ())
 
 
-def test_one_process_needs_the_sdk_without_its_poprun(make_world: Callable[..., Any]) -> None:
-    found = check_sdk(Case(is_direct=True), make_world(environ={"POPLAR_SDK_ENABLED": SDK}, files=THERE))
+def test_one_process_needs_the_sdk_without_its_poprun(make_environment: Callable[..., Any]) -> None:
+    found = check_sdk(Diagnosis(is_direct=True), make_environment(environ={"POPLAR_SDK_ENABLED": SDK}, files=THERE))
     assert [(check.name, check.state) for check in found] == [("SDK", "ok")]
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["there", "gone"])
-def test_a_fabric_file_that_hides_the_partition_is_told(there: bool, make_world: Callable[..., Any]) -> None:
-    world = make_world(environ={"IPUOF_CONFIG_PATH": "/x/ipuof.conf"}, files={"x/ipuof.conf": ""} if there else {})
-    found = check_sdk(Case(), world)[-1]
+def test_a_fabric_file_that_hides_the_partition_is_told(there: bool, make_environment: Callable[..., Any]) -> None:
+    environment = make_environment(
+        environ={"IPUOF_CONFIG_PATH": "/x/ipuof.conf"}, files={"x/ipuof.conf": ""} if there else {}
+    )
+    found = check_sdk(Diagnosis(), environment)[-1]
     assert (found.name, found.state) == ("IPU fabric", "warning")
     assert ("not there" in found.found) is not there

@@ -4,9 +4,9 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
-from ipulaunch.launcher.doctor.case import Case, Vipu
-from ipulaunch.launcher.doctor.vipu import check_vipu
-from ipulaunch.launcher.doctor.world import Output
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis, Vipu
+from ipulaunch.launcher.doctor.environment import Output
+from ipulaunch.launcher.doctor.sdk import check_vipu
 
 LISTED = Output(
     0,
@@ -54,14 +54,14 @@ CLOSED = {"reach": lambda host, port, timeout_s: "timed out"}
     ],
 )
 def test_the_controller_and_the_partition(
-    vipu: Any, machine: Dict[str, Any], expected: List[Tuple[str, str]], make_world: Callable[..., Any]
+    vipu: Any, machine: Dict[str, Any], expected: List[Tuple[str, str]], make_environment: Callable[..., Any]
 ) -> None:
-    checks = check_vipu(Case(vipu=vipu), make_world(**machine))
+    checks = check_vipu(Diagnosis(vipu=vipu), make_environment(**machine))
     assert [check.state for check in checks] == [state for state, _ in expected]
     assert all(found in check.found for check, (_, found) in zip(checks, expected)), checks
 
 
-def test_the_tool_is_asked_at_the_controller_that_was_named(make_world: Callable[..., Any]) -> None:
+def test_the_tool_is_asked_at_the_controller_that_was_named(make_environment: Callable[..., Any]) -> None:
     calls: List[List[str]] = []
-    check_vipu(Case(vipu=Vipu("ctrl", partition="p64")), make_world(says={"vipu": LISTED}, calls=calls))
+    check_vipu(Diagnosis(vipu=Vipu("ctrl", partition="p64")), make_environment(says={"vipu": LISTED}, calls=calls))
     assert calls == [["/opt/bin/vipu", "list", "partitions", "--api-host", "ctrl"]]

@@ -1,4 +1,4 @@
-"""What the doctor looks at: this machine, or one that a test has made up."""
+"""The machine that the doctor examines: this one, or one that a test makes up."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def _space(path: Path) -> Space:
 
 
 @dataclass(frozen=True)
-class World:
-    """A machine as far as the doctor can see it. Nothing in here raises, space() and open_mpi() excepted."""
+class Environment:
+    """A machine as the doctor sees it. Nothing in here raises, except space() and open_mpi()."""
 
     environ: Mapping[str, str]
     directory: Path  # where the user is
@@ -119,6 +119,6 @@ class World:
             return ""
 
 
-def this_machine() -> World:
+def this_machine() -> Environment:
     """The machine we run on, as it is now."""
-    return World(dict(os.environ), Path.cwd())
+    return Environment(dict(os.environ), Path.cwd())

@@ -9,8 +9,8 @@ from typing import Any, Optional, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.settings.workloads import Resolved
-from ipulaunch.launcher.doctor.case import VIPU_PORT, Case, Place, Vipu, with_places
 from ipulaunch.launcher.doctor.check import BOTH, POPRUN
+from ipulaunch.launcher.doctor.diagnosis import VIPU_PORT, Diagnosis, Place, Vipu, with_places
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.registry import choose_engine, default_engine, engine_class, silent_rehearsal
@@ -21,37 +21,39 @@ from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology.planning.solver import Solution
 
 
-def case_of_machine(options: LaunchOptions, run_dir: Optional[Path]) -> Case:
+def diagnosis_of_machine(options: LaunchOptions, run_dir: Optional[Path]) -> Diagnosis:
     """This machine, and the hosts and the system that the options name."""
-    case = _case(options, run_dir)
+    diagnosis = _diagnosis(options, run_dir)
     if options.pod is not None or options.ipus is not None:
         engine = engine_beside_ipus(options.engine)
-        return _planned(case, plan_system(options, engine), engine, options.engine is not None)
+        return _planned(diagnosis, plan_system(options, engine), engine, options.engine is not None)
     if options.host_layout or options.ilds or options.oversubscribe:
         raise UsageError("a plan is described, and no system is named", hint="give --pod 16, or a workload")
     name = engine_class(options.engine).doctor_name if options.engine else None
-    return case._replace(engines=(name,) if name else BOTH, hosts=named_hosts(options))
+    return diagnosis._replace(engines=(name,) if name else BOTH, hosts=named_hosts(options))
 
 
-def case_of_workload(
+def diagnosis_of_workload(
     resolved: Resolved, options: LaunchOptions, engine: Engine, run_dir: Optional[Path], *, is_chosen: bool
-) -> Case:
+) -> Diagnosis:
     """A workload with its plan and its directories."""
     solution = plan_workload(resolved, options, engine)
     with contextlib.suppress(NotReadyError):  # the checks find what is not ready
         launch_planned(solution, resolved, options, engine, None)
-    case = _planned(_case(options, run_dir), solution, engine, is_chosen)
+    diagnosis = _planned(_diagnosis(options, run_dir), solution, engine, is_chosen)
     if resolved.settings.device.compile_only:  # poprun is not told of the controller then
-        case = case._replace(vipu=None)
-    return with_places(case, resolved.workload, resolved.settings)
+        diagnosis = diagnosis._replace(vipu=None)
+    return with_places(diagnosis, resolved.workload, resolved.settings)
 
 
-def case_of_program(solution: Solution, options: LaunchOptions, engine: Engine, run_dir: Optional[Path]) -> Case:
+def diagnosis_of_program(
+    solution: Solution, options: LaunchOptions, engine: Engine, run_dir: Optional[Path]
+) -> Diagnosis:
     """A program of the user with its plan."""
     with contextlib.suppress(NotReadyError):
         launch_program(solution, (PROGRAM,), options, engine)
-    case = _planned(_case(options, run_dir), solution, engine, options.engine is not None)
-    return case._replace(is_own_program=True)
+    diagnosis = _planned(_diagnosis(options, run_dir), solution, engine, options.engine is not None)
+    return diagnosis._replace(is_own_program=True)
 
 
 def engine_beside_ipus(chosen: Optional[str]) -> Engine:
@@ -60,9 +62,9 @@ def engine_beside_ipus(chosen: Optional[str]) -> Engine:
     return choose_engine(default_engine("ipu"), dry_run=False) if silent_rehearsal(engine, chosen) else engine
 
 
-def _case(options: LaunchOptions, run_dir: Optional[Path]) -> Case:
+def _diagnosis(options: LaunchOptions, run_dir: Optional[Path]) -> Diagnosis:
     """What the options say, before there is a plan."""
-    return Case(
+    return Diagnosis(
         python=options.python or sys.executable,
         run_dir=None if run_dir is None else run_dir.absolute(),
         vipu=_vipu(options.poprun),
@@ -72,11 +74,11 @@ def _case(options: LaunchOptions, run_dir: Optional[Path]) -> Case:
     )
 
 
-def _planned(case: Case, solution: Solution, engine: Engine, is_chosen: bool) -> Case:
+def _planned(diagnosis: Diagnosis, solution: Solution, engine: Engine, is_chosen: bool) -> Diagnosis:
     plan, name = solution.plan, engine.doctor_name
     engines: Tuple[str, ...] = (name,) if is_chosen else BOTH
     hosts = () if plan.is_on_this_host else plan.hosts
-    return case._replace(plan=plan, engine=name, engines=engines, hosts=hosts)
+    return diagnosis._replace(plan=plan, engine=name, engines=engines, hosts=hosts)
 
 
 def _cache(poprun: Any) -> Tuple[Place, ...]:
