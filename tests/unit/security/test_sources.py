@@ -25,11 +25,13 @@ CHAINS = {
     *("np.load", "numpy.load", "yaml.load", "yaml.load_all", "yaml.Loader", "yaml.UnsafeLoader"),
     *("tf.saved_model.load", "saved_model.load", "tf.saved_model.loader.load", "subprocess.getoutput", "hub.load"),
 }
-SHELLS = {
+ALLOWED = {
     # mpirun and poprun take a lone `:` among a program's own arguments for theirs; only a shell can hide it.
     "launcher/engines/command.py": ["names /bin/sh"],
     # What a Pod runs is a script, as the jobs of other schedulers are.
     "launcher/schedulers/kubernetes.py": ["names /bin/bash"],
+    # CIFAR comes as pickles; the reader there takes plain values alone.
+    "data_pipeline/sources/pickled.py": ["imports pickle"],
 }
 
 
@@ -67,7 +69,7 @@ def test_no_source_runs_what_it_reads() -> None:
     found: Dict[str, List[str]] = {
         path.relative_to(ROOT).as_posix(): list(unsafe(path.read_text(encoding="utf-8"))) for path in SOURCES
     }
-    assert {name: what for name, what in found.items() if what} == SHELLS
+    assert {name: what for name, what in found.items() if what} == ALLOWED
 
 
 @pytest.mark.parametrize(
