@@ -25,7 +25,7 @@ def training_feed(instance: Instance, source: Source, updates: range, trace: Opt
     stream = training_stream(
         source,
         instance.batch,
-        instance.place,
+        instance.replicas,
         shuffle=shuffle_of(instance.settings),
         updates=updates,
         by_replica=instance.backend.runs_by_replica,
@@ -47,7 +47,7 @@ def validation_batch(instance: Instance) -> Batch:
 
 def validation_feed(instance: Instance, source: Source) -> Feed:
     """The micro-batches of this instance in one pass over a validation set."""
-    stream = validation_stream(source, validation_batch(instance), instance.place, threads=instance.threads)
+    stream = validation_stream(source, validation_batch(instance), instance.replicas, threads=instance.threads)
     return Feed(instance.sent(stream), _maker(source))
 
 

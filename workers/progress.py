@@ -111,7 +111,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self.metrics, self.sums, self.summed = means, {}, 0.0
         self.instance.records.event(Log(self.events.epochs, self.rate(), self.updates, self.epoch, means))
         row = {"update": self.updates, "epoch": self.epoch, **means}
-        self.log({**row, "samples_per_s": self.rate() * self.instance.place.instances, "train_s": self.train_s})
+        self.log({**row, "samples_per_s": self.rate() * self.instance.plan.instances, "train_s": self.train_s})
 
     @property
     def epoch(self) -> float:
@@ -124,4 +124,4 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         updates, seconds = self.warm_updates, self.warm_s
         if not updates:  # there was only the call that compiles
             updates, seconds = self.call_updates, self.here_s
-        return updates * self.instance.batch.global_size / self.instance.place.instances / seconds if seconds else 0.0
+        return updates * self.instance.batch.global_size / self.instance.plan.instances / seconds if seconds else 0.0

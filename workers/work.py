@@ -40,7 +40,8 @@ def run_instance(instance: Instance) -> Dict[str, Any]:
     _seed(training.seed)
     sources = make_sources(
         instance.job,
-        instance.place,
+        instance.plan,
+        instance.index,
         instance.threads,
         meet=backend.collective.first,
         progress=lambda what, done, total: instance.records.event(PREPARING[what](done, total)),

@@ -26,7 +26,7 @@ from ipulaunch.data_pipeline.sources.source import Source, Unread
 from ipulaunch.data_pipeline.sources.synthetic import MadeOnDevice, SyntheticCosmoflow, SyntheticImages
 from ipulaunch.data_pipeline.staging import stage
 from ipulaunch.data_pipeline.throttled import now_and_then
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 
 Files = Sequence[Path]
 Splits = Sequence[str]
@@ -34,7 +34,9 @@ Meet = Callable[[str], str]
 Progress = Callable[[str, int, int], object]  # (what, done, in all)
 
 
-def make_sources(job: Job, place: Place, threads: int, *, meet: Meet, progress: Progress) -> Dict[str, Source]:
+def make_sources(
+    job: Job, plan: Plan, instance: int, threads: int, *, meet: Meet, progress: Progress
+) -> Dict[str, Source]:
     """The sources of both splits; `meet` waits for the others and gives what instance 0 gave.
 
     Without training, or without validation, that split is not looked at: it has no samples then. `progress` hears now
@@ -42,7 +44,7 @@ def make_sources(job: Job, place: Place, threads: int, *, meet: Meet, progress: 
     """
     job.settings.data.refuse_unused(job.workload)
     unread: Dict[str, Source] = {split: Unread() for split in SPLITS}
-    return {**unread, **_sources(job, _splits(job), place, threads, meet, progress)}
+    return {**unread, **_sources(job, _splits(job), plan, instance, threads, meet, progress)}
 
 
 def reading_warnings(job: Job, source: Source) -> List[str]:
@@ -69,7 +71,7 @@ def _splits(job: Job) -> Splits:
 
 
 def _sources(
-    job: Job, splits: Splits, place: Place, threads: int, meet: Meet, progress: Progress
+    job: Job, splits: Splits, plan: Plan, instance: int, threads: int, meet: Meet, progress: Progress
 ) -> Mapping[str, Source]:
     data, seed = job.settings.data, job.settings.training.seed
     if data.synthetic_data == "ipu":
@@ -77,8 +79,8 @@ def _sources(
     if isinstance(data, CosmoflowData):
         if data.directory is None:
             return {split: SyntheticCosmoflow(data, split, seed) for split in splits}
-        files = _files(cosmoflow.find_files, data.directory, data.stage_dir, splits, place, meet, progress)
-        return _indexed(functools.partial(_cosmoflow, job, files, threads), splits, place, meet, progress)
+        files = _files(cosmoflow.find_files, data.directory, data.stage_dir, splits, plan, instance, meet, progress)
+        return _indexed(functools.partial(_cosmoflow, job, files, threads), splits, plan, instance, meet, progress)
     if data.directory is None:
         if data.synthetic_data is None:
             raise DataError(
@@ -87,8 +89,8 @@ def _sources(
             )
         return {split: SyntheticImages(data, split, seed) for split in splits}
     if job.workload == "imagenet":
-        files = _files(imagenet.find_files, data.directory, data.stage_dir, splits, place, meet, progress)
-        sources = _indexed(functools.partial(_imagenet, job, files, threads), splits, place, meet, progress)
+        files = _files(imagenet.find_files, data.directory, data.stage_dir, splits, plan, instance, meet, progress)
+        sources = _indexed(functools.partial(_imagenet, job, files, threads), splits, plan, instance, meet, progress)
     else:
         sources = {split: _IN_MEMORY[job.workload](job, split) for split in splits}
     for split, source in sources.items():
@@ -101,7 +103,8 @@ def _files(
     directory: str,
     stage_dir: Optional[str],
     splits: Splits,
-    place: Place,
+    plan: Plan,
+    instance: int,
     meet: Meet,
     progress: Progress,
 ) -> Dict[str, Files]:
@@ -113,8 +116,8 @@ def _files(
         [file for found in files.values() for file in found],
         Path(directory),
         Path(stage_dir),
-        index=place.local_index,
-        instances=place.local_instances,
+        index=plan.placements[instance].local_index,
+        instances=plan.neighbours_of(instance),
         progress=now_and_then(functools.partial(progress, "staging")),
     )
     meet("staged")  # by the other instances of this host too
@@ -125,17 +128,18 @@ def _files(
 def _indexed(
     read: Callable[..., Union[CosmoflowRecords, ImagenetRecords]],
     splits: Splits,
-    place: Place,
+    plan: Plan,
+    instance: int,
     meet: Meet,
     progress: Progress,
 ) -> Dict[str, Source]:
     """The first instance of each host builds the index, if there is none; the others find it."""
     sources: Dict[str, Source] = {}
     for turn in (True, False):
-        if (place.local_index == 0) is turn:
+        if (plan.placements[instance].local_index == 0) is turn:
             for split in splits:
                 source = read(split, progress=now_and_then(functools.partial(progress, "indexing")))
-                if place.instance == 0:  # defects of files are the same for all, and are counted once
+                if instance == 0:  # defects of files are the same for all, and are counted once
                     source.bad.update({-1 - number: defect for number, defect in enumerate(source.index.defects)})
                 sources[split] = source
         if turn:
@@ -144,7 +148,7 @@ def _indexed(
     first = meet(found)
     if first != found:  # they would fall out of step
         raise DataError(
-            f"instance {place.instance} finds {found} samples, instance 0 finds {first}",
+            f"instance {instance} finds {found} samples, instance 0 finds {first}",
             hint="the files must be the same on all hosts; ipulaunch data verify finds damaged ones",
         )
     return sources

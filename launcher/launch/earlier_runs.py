@@ -51,7 +51,7 @@ def modified(path: Path) -> float:
 
 def last_sign(run: RunDirectory) -> float:
     """When an instance of a run gave its last sign of life; 0 where none has."""
-    return max(map(modified, run.path.glob("instance-*/heartbeat")), default=0.0)
+    return max((modified(run.heartbeat(instance)) for instance in run.instances()), default=0.0)
 
 
 def with_resume(resolved: Resolved, *, elsewhere: bool = False) -> Resolved:

@@ -15,6 +15,7 @@ from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.environment import about_secrets, refuse_secrets, variables_to_forward
 from ipulaunch.launcher.launch.needs import require_data, require_python
 from ipulaunch.launcher.launch.workload_planning import plan_workload
+from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.solver import Solution
 
 
@@ -50,17 +51,20 @@ def launch_planned(
     elif settings.data.is_unnamed:
         text = f"{workload} needs its images, and the command names none: give {settings.data.option}"
         solution = solution._replace(messages=(*solution.messages, warning(text)))
-    worker = [*engine.worker(workload, options), *engine.plan_words(solution.plan)]
-    worker += ["--rehearsal"] if resolved.rehearsal else []
-    worker += set_options(resolved)
-    worker += ["--run-dir", str(run_dir)] if run_dir else []
+    described = _described(resolved, solution.plan, engine) if run_dir is None else ["--run-dir", str(run_dir)]
+    worker = [*engine.worker(workload, options), *described]
     return _launch(engine, solution, options, worker, Job(workload, engine.backend, settings))
+
+
+def _described(resolved: Resolved, plan: Plan, engine: Engine) -> List[str]:
+    """What a printed line says in place of a run directory: its settings, and what the engine tells of the plan."""
+    return [*engine.plan_words(plan), *(["--rehearsal"] if resolved.rehearsal else []), *set_options(resolved)]
 
 
 def launch_again(solution: Solution, job: Job, options: LaunchOptions, engine: Engine, run_dir: Path) -> Launch:
     """The launch of a run that has its job in its directory already."""
-    worker = [*engine.worker(job.workload, options), *engine.plan_words(solution.plan)]
-    return _launch(engine, solution, options, [*worker, "--run-dir", str(run_dir)], job)
+    worker = [*engine.worker(job.workload, options), "--run-dir", str(run_dir)]
+    return _launch(engine, solution, options, worker, job)
 
 
 def launch_program(solution: Solution, program: Tuple[str, ...], options: LaunchOptions, engine: Engine) -> Launch:

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks.host_events import HostEvents
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.models.measures import Measure
 
@@ -59,8 +59,18 @@ class Backend(ABC, Generic[Model]):
     runs_by_replica: bool  # all micro-batches of a replica, then those of the next
     steps_per_update: int  # as the model's fit() counts them
 
-    def __init__(self, settings: Any, batch: Batch, place: Place, collective: Collective) -> None:
-        self.settings, self.batch, self.place, self.collective = settings, batch, place, collective
+    def __init__(self, settings: Any, plan: Plan, index: int, collective: Collective) -> None:
+        self.settings, self.plan, self.index, self.collective = settings, plan, index, collective
+
+    @property
+    def batch(self) -> Batch:
+        """How all instances together divide the samples of an update."""
+        return self.plan.batch
+
+    @property
+    def replicas(self) -> range:
+        """The replicas of this instance, among those of all."""
+        return self.plan.replicas_of(self.index)
 
     def report_to(self, directory: Path) -> None:
         """Write there what --profile asks for, which is nothing on CPUs."""

@@ -31,7 +31,7 @@ class CpuEstimators(Estimators):
         self.instance = instance
         self.measures = measures_of(instance.settings)
         # Micro-batches of an update, in training.
-        self.rows = instance.place.local_replicas * instance.batch.accumulation
+        self.rows = len(instance.replicas) * instance.batch.accumulation
 
     def updates_per_run(self, updates_per_call: int) -> int:
         """Weight updates between two returns to the host."""
@@ -49,7 +49,7 @@ class CpuEstimators(Estimators):
         return named(stream, self.instance.batch.micro_size).batch(self.rows, drop_remainder=True)
 
     def evaluation_feed(self, stream: tf.data.Dataset, micro_size: int, more: int) -> tf.data.Dataset:
-        return named(stream, micro_size).batch(self.instance.place.local_replicas, drop_remainder=True)
+        return named(stream, micro_size).batch(len(self.instance.replicas), drop_remainder=True)
 
     def _model(self, features: Dict[str, Any], mode: str) -> Any:
         settings, is_training = self.instance.settings, mode == tf.estimator.ModeKeys.TRAIN
@@ -78,9 +78,9 @@ class CpuEstimators(Estimators):
 
     def _update(self, stages: Sequence[Stage], features: Dict[str, Any], position: _Position) -> Any:
         """The loss over all replicas, and the operation that makes an update and counts its steps."""
-        instance, batch, place = self.instance, self.instance.batch, self.instance.place
+        instance, batch, replicas = self.instance, self.instance.batch, self.instance.replicas
         step, weights = tf.compat.v1.train.get_global_step(), tf.compat.v1.trainable_variables()
-        first = (step // batch.accumulation * batch.replicas + place.first_replica) * batch.accumulation
+        first = (step // batch.accumulation * batch.replicas + replicas.start) * batch.accumulation
 
         def gradients(row: Any) -> Any:
             number, fields = row
@@ -90,10 +90,10 @@ class CpuEstimators(Estimators):
 
         rows = (first + tf.range(self.rows, dtype=tf.int64), features)
         table = tf.map_fn(gradients, rows, parallel_iterations=1, fn_output_signature=tf.float32)
-        total = _sum_of(table, place.local_replicas, batch.accumulation)
+        total = _sum_of(table, len(replicas), batch.accumulation)
         shapes = [[*weight.shape] for weight in weights] + [[]]
         sizes = [int(np.prod(shape)) for shape in shapes]
-        if place.instances > 1:
+        if instance.plan.instances > 1:
             total = tf.numpy_function(instance.backend.collective.sum, [total], tf.float32)
         total = tf.reshape(total, [sum(sizes)]) / (batch.replicas * batch.accumulation)
         *means, loss = [tf.reshape(part, shape) for part, shape in zip(tf.split(total, sizes), shapes)]

@@ -60,9 +60,9 @@ class Watch(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
             run_context.request_stop()
 
     def _tell(self, loss: float) -> None:
-        place = self.instance.place
-        if place.instances > 1:
-            loss = float(self.instance.backend.collective.sum(np.array([loss]))[0]) / place.instances
+        instances = self.instance.plan.instances
+        if instances > 1:
+            loss = float(self.instance.backend.collective.sum(np.array([loss]))[0]) / instances
         steps = self.calls * self.progress.events.updates_per_call * self.instance.backend.steps_per_update
         self.progress.on_train_batch_end(steps - 1, {"loss": loss})
 

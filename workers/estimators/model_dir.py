@@ -55,7 +55,7 @@ class ModelDir:
         if self.instance.writes:
             self.path.mkdir(parents=True, exist_ok=True)
             return str(self.path)
-        own = self.instance.run.instance(self.instance.place.instance) / "estimator"
+        own = self.instance.run.instance(self.instance.index) / "estimator"
         own.mkdir(parents=True, exist_ok=True)
         if newest is not None:
             tf.compat.v1.train.update_checkpoint_state(str(own), newest.path)

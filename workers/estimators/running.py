@@ -191,13 +191,13 @@ def _evaluate(
 
     def feed() -> tf.data.Dataset:
         stream = validation_feed(instance, source).stream
-        return side.evaluation_feed(stream, batch.micro_size, (whole - steps) * instance.place.local_replicas)
+        return side.evaluation_feed(stream, batch.micro_size, (whole - steps) * len(instance.replicas))
 
     config = _config(instance, directory.prepared(newest))
     estimator = side.make(config, whole, is_training=False)
     hooks = [Tell(validation_progress(instance), whole)] if side.returns_each_step else []
     found = estimator.evaluate(feed, steps=whole, hooks=hooks, checkpoint_path=newest.path)
-    weight = float(validation_ids(source.samples, batch, instance.place)[1].sum())
+    weight = float(validation_ids(source.samples, batch, instance.replicas)[1].sum())
     values = over_instances(found, weight, measures, instance.backend.collective)
     row: Dict[str, Any] = {"checkpoint": Path(newest.path).name, "update": newest.update}
     row["epoch"] = round(newest.update / events.updates_per_epoch, 4) if training.training else None

@@ -9,6 +9,7 @@ import threading
 import time
 from typing import Callable, Dict
 
+from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.workers.lifecycle.lifetime import end_here
 from ipulaunch.workers.lifecycle.records import Records
 
@@ -82,10 +83,20 @@ class Heartbeat:
                 )
                 return
 
-    def _sizes(self) -> Dict[str, int]:
+    def _sizes(self) -> Dict[int, int]:
         """How much each instance has recorded."""
         sizes = {}
-        with contextlib.suppress(OSError):
-            for path in self.records.run.path.glob("instance-*/events.jsonl"):
-                sizes[path.parent.name] = path.stat().st_size
+        run = self.records.run
+        for instance in run.instances():
+            with contextlib.suppress(OSError):  # it has not begun yet
+                sizes[instance] = run.events(instance).stat().st_size
         return sizes
+
+
+def show_life(run: RunDirectory, index: int, stall_timeout_s: float) -> Records:
+    """The records of an instance, which show that it lives from now on."""
+    records = Records(run, index)
+    heartbeat = Heartbeat(records, stall_timeout_s)
+    heartbeat.start()
+    records.on_event = heartbeat.progress
+    return records

@@ -27,7 +27,7 @@ def tracing(instance: Instance, source: Source) -> Iterator[Optional[Trace]]:
             replacements.add((sample, by))
             instance.records.event(Replacement(sample, by, source.bad[sample].message))
 
-    with instance.run.samples(instance.place.instance).open("w", encoding="ascii") as file:
+    with instance.run.samples(instance.index).open("w", encoding="ascii") as file:
 
         def write(text: str) -> None:
             file.write(text)

@@ -10,19 +10,17 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.networks.splits import stage_ends
 from ipulaunch.topology.planning.ipu_refusals import ipus_needed, refuse
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.topology.planning.sdk_refusals import METRIC_REDUCTION
-from ipulaunch.workers.backends.collective import Alone
+from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.backends.interface import Backend, Feed, Progress
 from ipulaunch.workers.backends.ipu.device import IpuDevice
 from ipulaunch.workers.backends.ipu.environment import engine_options, flags
 from ipulaunch.workers.backends.ipu.feeds import as_fed
-from ipulaunch.workers.backends.ipu.hosts import OverHosts
 from ipulaunch.workers.backends.ipu.loss_scaling import UpdateCount, follow_gradients, state_of
 from ipulaunch.workers.backends.ipu.measures import MeanOf, WithoutLossScale, log_loss_of_all, loss_of
 from ipulaunch.workers.backends.ipu.model import accumulate, divide, for_ipus, in_32_bits, stage_numbers
@@ -39,15 +37,16 @@ class IpuBackend(Backend["IpuTraining"]):
 
     runs_by_replica = False
 
-    def __init__(self, settings: Any, batch: Batch, place: Place) -> None:
-        self.steps_per_update = batch.accumulation
+    def __init__(self, settings: Any, plan: Plan, index: int, collective: Collective) -> None:
+        super().__init__(settings, plan, index, collective)
+        self.steps_per_update = self.batch.accumulation
         os.environ.update(flags(settings, os.environ))
         self.sdk = load_sdk()
         # A process that poprun did not start takes the IPUs that its model needs.
         is_placed = self.sdk.popdist.isPopdistEnvSet()
-        refuse(settings, batch, place.ipus_per_replica if is_placed else ipus_needed(settings.pipeline))
-        self.device = IpuDevice(self.sdk, settings, place, is_placed, network_of(settings).drops_units)
-        super().__init__(settings, batch, place, OverHosts(self.sdk.sum, place) if place.instances > 1 else Alone())
+        refuse(settings, self.batch, plan.ipus_per_replica if is_placed else ipus_needed(settings.pipeline))
+        draws_apart = network_of(settings).drops_units
+        self.device = IpuDevice(self.sdk, settings, plan, index, is_placed=is_placed, draws_apart=draws_apart)
 
     def report_to(self, directory: Path) -> None:
         """Write there what --profile asks for; a run directory is made when the instances have found each other.
@@ -93,7 +92,7 @@ class IpuBackend(Backend["IpuTraining"]):
         self.device.round_as(self.device.no_rounding)
         steps = -(-samples // (micro_size * self.batch.replicas))
         more = -steps % self._validation_turn
-        stream = padded(training.fed(feed), more * self.place.local_replicas)
+        stream = padded(training.fed(feed), more * len(self.replicas))
         validator = self._validator(training, stream.element_spec, steps + more, micro_size)
         rows = validator.predict(stream.map(as_inputs), verbose=0)
         totals = self.collective.sum(rows.sum(axis=0, dtype=np.float64))
@@ -184,7 +183,6 @@ class IpuTraining:
 
     def fit(self, feed: Feed, *, epochs: int, steps_per_epoch: int, callbacks: Sequence[Any]) -> None:
         """Make so many steps of a replica an epoch. The feed has no trace: that is refused where it is asked for."""
-        place = self.backend.place
         self.backend.device.round_as(self.backend.device.training_rounding)
         self.backend.device.begin_after(int(read_variable(self.optimizer.iterations)))
         if steps_per_epoch != self.steps_per_execution:  # resumed inside a call, or with other events than prepared for
@@ -193,7 +191,7 @@ class IpuTraining:
             self.fed(feed),
             epochs=epochs,
             # The SDK's fit() counts micro-batches of the stream here, and divides by the replicas of this instance.
-            steps_per_epoch=steps_per_epoch * place.local_replicas,
+            steps_per_epoch=steps_per_epoch * len(self.backend.replicas),
             callbacks=[*self._own_callbacks(), *callbacks],
             verbose=0,
         )

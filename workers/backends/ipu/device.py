@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from ipulaunch.topology.planning.ipu_refusals import ipus_needed
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.ipu.sdk import Sdk
 
 # What is compiled for where no device is asked: Mk2, as the published application.
@@ -17,8 +17,8 @@ _INSTANCES_APART, _UPDATES_APART = 1_000_003, 7_919
 class IpuDevice:
     """The device, configured for training; validation changes how it rounds."""
 
-    def __init__(self, sdk: Sdk, settings: Any, place: Place, is_placed: bool, draws_apart: bool) -> None:
-        self.sdk, self.settings, self.place, self.draws_apart = sdk, settings, place, draws_apart
+    def __init__(self, sdk: Sdk, settings: Any, plan: Plan, index: int, *, is_placed: bool, draws_apart: bool) -> None:
+        self.sdk, self.settings, self.plan, self.index, self.draws_apart = sdk, settings, plan, index, draws_apart
         self.update = 0  # after which the training begins
         self.has_drawn = False  # since the random numbers began
         # Keras divides a loss by it; gradients are summed over all replicas, whether the strategy knows of them or not.
@@ -38,16 +38,15 @@ class IpuDevice:
         attaches = self._configure_connection()
         ipus = ipus_needed(settings.pipeline)
         if is_placed:
-            sdk.join()
             # PopDist looks for its device on the hardware, so a run that attaches none has to name it itself.
             popdist.tensorflow.set_ipu_config(config, ipus_per_replica=ipus, configure_device=attaches)
             if not attaches:
-                config.auto_select_ipus = ipus * place.local_replicas
+                config.auto_select_ipus = ipus * plan.replicas_per_instance
             self.attach()
             self.strategy = sdk.popdist_strategy()
-            self.replicas_in_sync = place.replicas
+            self.replicas_in_sync = plan.replicas
         else:  # one process alone, with all the replicas
-            config.auto_select_ipus = ipus * place.local_replicas
+            config.auto_select_ipus = ipus * plan.replicas_per_instance
             self.attach()
             self.strategy = ipu.ipu_strategy.IPUStrategy()
             self.replicas_in_sync = 1
@@ -55,7 +54,7 @@ class IpuDevice:
     @property
     def reduces_metrics(self) -> bool:
         """Whether the strategy makes a metric the mean over all replicas; else the host sees the last one's."""
-        return self.replicas_in_sync == self.place.replicas
+        return self.replicas_in_sync == self.plan.replicas
 
     def round_as(self, rounding: Any) -> None:
         """Round like this from now on: the device is configured anew, with the same replicas and IPUs."""
@@ -83,7 +82,7 @@ class IpuDevice:
         # All replicas draw alike, as in the published application, unless each drops units of its own: the SDK tells
         # the replicas of an instance apart, but not the instances. Weights are rounded alike in both cases, since a
         # stable generator has a second seed for what is the same on all replicas: the mean of theirs.
-        apart = self.update * _UPDATES_APART + (self.place.instance * _INSTANCES_APART if self.draws_apart else 0)
+        apart = self.update * _UPDATES_APART + (self.index * _INSTANCES_APART if self.draws_apart else 0)
         seed = (self.settings.training.seed + apart) % 2**31
         self.sdk.ipu.utils.reset_ipu_seed(seed, experimental_identical_replicas=not self.draws_apart)
         self.has_drawn = False

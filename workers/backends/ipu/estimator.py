@@ -51,12 +51,12 @@ class IpuEstimators(Estimators):
 
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator that runs so many steps in a device call."""
-        ipu, device, place = self.sdk.ipu, self.device, self.instance.place
+        ipu, device, plan = self.sdk.ipu, self.device, self.instance.plan
         options = device.config
         rounding = device.training_rounding if is_training else device.no_rounding
         options.floating_point_behaviour.esr = rounding
         # The SDK compares them with what it compiles for: the IPUs of all instances where PopDist chose the device.
-        replicas = place.local_replicas if options.auto_select_ipus else place.replicas
+        replicas = plan.replicas_per_instance if options.auto_select_ipus else plan.replicas
         on_ipus = ipu.ipu_run_config.IPURunConfig(
             iterations_per_loop=steps_per_call,
             ipu_options=options,
