@@ -41,7 +41,7 @@ def diagnosis_of_workload(
     with contextlib.suppress(NotReadyError):  # the checks find what is not ready
         launch_planned(solution, resolved, options, engine, None)
     diagnosis = _planned(_diagnosis(options, run_dir), solution, engine, is_chosen)
-    if resolved.settings.device.compile_only:  # poprun is not told of the controller then
+    if resolved.settings.device.compile_only:  # poprun does not use the controller then
         diagnosis = diagnosis._replace(vipu=None)
     return with_places(diagnosis, resolved.workload, resolved.settings)
 
@@ -57,7 +57,7 @@ def diagnosis_of_program(
 
 
 def engine_beside_ipus(chosen: Optional[str]) -> Engine:
-    """What would start the instances: beside IPUs poprun, since no launch rehearses there unless it is asked to."""
+    """The engine that would start the instances: beside IPUs a launch rehearses only if the user says so."""
     engine = choose_engine(chosen, dry_run=False)
     return choose_engine(default_engine("ipu"), dry_run=False) if silent_rehearsal(engine, chosen) else engine
 

@@ -15,7 +15,7 @@ from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_
 
 Decorator = Callable[[Any], Any]
 
-PATH = click.Path(path_type=Path, readable=False)  # whether it can be read is told with our own exit codes
+PATH = click.Path(path_type=Path, readable=False)  # our own errors say whether it can be read
 
 _WHERE: List[Decorator] = [
     click.option(
@@ -169,7 +169,7 @@ def verbosity_from(values: Dict[str, Any]) -> int:
 
 
 def engine_from(values: Dict[str, Any]) -> Optional[str]:
-    """The engine that was asked for, if any."""
+    """The engine that the user names, if any."""
     asked: Optional[str] = values["engine"]
     use_ipu = values.pop("use_ipu", None)
     if use_ipu is not None:

@@ -78,7 +78,7 @@ _ALSO = {
     },
     "cifar10": {"training.micro_batch_size": ("--batch-size",)},
 }
-# Switches for settings that are no switches here: what each makes of its setting.
+# Switches for settings that are not switches here: the value that each gives to its setting.
 _SWITCHES: Dict[str, Tuple[str, Dict[bool, object]]] = {
     "--test-only": ("training.training", {True: False}),
     "--on-demand": ("device.connection", {True: "on_demand", False: "always"}),

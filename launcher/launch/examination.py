@@ -68,7 +68,7 @@ def _calls(events: HostEvents, most_s: Optional[float]) -> str:
 
 
 def _not_as_asked(resolved: Resolved, plan: Plan) -> List[str]:
-    """What was asked for and is otherwise under this plan."""
+    """A sentence for each setting that this plan does not follow."""
     settings, given = resolved.settings, resolved.given
     found = []
     validating = settings.launch.validation_num_replicas

@@ -14,7 +14,7 @@ from ipulaunch.launcher.launch.volumes import looks, volumes_of
 
 
 def require_data(workload: str, settings: Any) -> None:
-    """Refuse directories that are not there, and images that nobody has named."""
+    """Refuse directories that are not there, and images without a directory."""
     data, training = settings.data, settings.training
     published = f": {PUBLISHED_SETS[workload].hint}"
     named = [(data.directory, f"{data.option}{published}")]

@@ -13,7 +13,7 @@ from ipulaunch.topology.networks import computed_by
 def is_same(settings: Any, earlier: Any) -> bool:
     try:
         return computed_by(settings) == computed_by(earlier)
-    except SettingsError:  # they ask for no network at all; whoever builds it says so
+    except SettingsError:  # they describe no network; the worker that builds it says so
         return True
 
 

@@ -33,7 +33,7 @@ _NAMES = {
 
 
 def at_site(options: LaunchOptions, site: Site, hosts: int, engine: Engine) -> LaunchOptions:
-    """What was asked for, with what the site adds where the command line is silent."""
+    """The options of a launch, with those of the site where the command line gives none."""
     poprun = dict(options.poprun)
     if not engine.is_rehearsal:
         vipu = {f"vipu_{field.name}": getattr(site.vipu, field.name) for field in dataclasses.fields(site.vipu)}

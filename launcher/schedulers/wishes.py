@@ -1,4 +1,4 @@
-"""What the scheduler is told: options of the command line over those of the site."""
+"""The options for the scheduler: those of the command line over those of the site."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def choose_scheduler(asked: Optional[str], site: Site) -> str:
 
 
 def wishes_from(options: Mapping[str, Any], site: Site, grace_s: float) -> Wishes:
-    """What the scheduler is told: the command line over the site."""
+    """The options for the scheduler: the command line over the site."""
     for name, value in options.items():
         if value == "":
             raise UsageError(f"--{name.replace('_', '-')} is empty", hint="is the variable that it came from set?")

@@ -30,7 +30,7 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
         raise UsageError("there is no program to run", hint="ipulaunch run --pod 16 -- python3 my_train.py")
     if program[0].startswith("-"):
         raise UsageError(
-            f"{program[0]} is no program: poprun and mpirun would take it for an option of theirs",
+            f"{program[0]} is not a program: poprun and mpirun would take it for an option of theirs",
             hint=f"write ./{program[0]} if it is a file here",
         )
     dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
