@@ -5,13 +5,34 @@ from __future__ import annotations
 import dataclasses
 import functools
 from fractions import Fraction
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Tuple,
+    Type,
+    TypeVar,
+    get_type_hints,
+)
 
 from ipulaunch.configs.errors import SettingsError, near_miss, nearest
 from ipulaunch.configs.settings.kinds import Kind, kind_of
 from ipulaunch.configs.settings.tree import Given, Tree, first_origin, variable
 
-S = TypeVar("S")
+
+class Settings(Protocol):
+    """A dataclass: what setting() and section() declare."""
+
+    __dataclass_fields__: ClassVar[Dict[str, Any]]
+
+
+S = TypeVar("S", bound=Settings)
 _MOST = 10**12  # of whatever is counted, unless its setting says otherwise: plans look for divisors of such numbers
 
 
@@ -85,7 +106,7 @@ def value_of(settings: object, key: str) -> Any:
     return functools.reduce(getattr, key.split("."), settings)
 
 
-def with_value(settings: Any, key: str, value: object) -> Any:
+def with_value(settings: S, key: str, value: object) -> S:
     """The settings with another value under a dotted key."""
     first, _, rest = key.partition(".")
     return dataclasses.replace(
@@ -93,7 +114,7 @@ def with_value(settings: Any, key: str, value: object) -> Any:
     )
 
 
-def plain(settings: Any) -> Dict[str, Any]:
+def plain(settings: Settings) -> Dict[str, Any]:
     """The settings as values that YAML has; build() gives back equal settings."""
     return dataclasses.asdict(settings, dict_factory=lambda items: {key: plain_value(value) for key, value in items})
 
@@ -116,7 +137,7 @@ def check(cls: type, tree: Tree) -> None:
 
 
 def _made(cls: Type[S], values: Dict[str, Any]) -> S:
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+    for field in dataclasses.fields(cls):
         if "section" in field.metadata:
             values[field.name] = _made(field.metadata["section"], values[field.name])
     return cls(**values)

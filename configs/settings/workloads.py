@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import importlib
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 from ipulaunch.configs.errors import SettingsError, UsageError, near_miss
 from ipulaunch.configs.settings.schema import build, check
 from ipulaunch.configs.settings.tree import Given, Tree, assign, flat, from_environment, merge, read_yaml, without
 from ipulaunch.configs.text import yes_or_no
+
+if TYPE_CHECKING:
+    from ipulaunch.configs.settings.workload import WorkloadSettings
 
 _SHIPPED = Path(__file__).parents[1]
 
@@ -50,7 +53,7 @@ class Resolved(NamedTuple):
     """The settings of one run, and for every key the place its value came from."""
 
     workload: str
-    settings: Any
+    settings: WorkloadSettings
     origins: Mapping[str, str]
     rehearsal: bool
     config: Optional[str]  # the preset
@@ -58,12 +61,12 @@ class Resolved(NamedTuple):
     notes: Tuple[str, ...] = ()  # what was shipped and gave way to a choice
 
 
-def schema_of(workload: str) -> type:
+def schema_of(workload: str) -> Type[WorkloadSettings]:
     """The settings dataclass of a workload."""
     if workload not in _SCHEMAS:
         raise UsageError(f"there is no workload {workload}", hint=near_miss(workload, WORKLOADS))
     module, name = _SCHEMAS[workload]
-    schema: type = getattr(importlib.import_module(f"ipulaunch.configs.settings.{module}"), name)
+    schema: Type[WorkloadSettings] = getattr(importlib.import_module(f"ipulaunch.configs.settings.{module}"), name)
     return schema
 
 
@@ -111,7 +114,7 @@ def resolve(
     tree = functools.reduce(over, [below, *above])
     _refuse_two_groupings(tree)
     origins: Dict[str, str] = {}
-    settings: Any = build(schema, _without_samples(tree), origins)
+    settings = build(schema, _without_samples(tree), origins)
     shipped = flat(below)
     given = frozenset(key for key, value in flat(tree).items() if shipped.get(key) is not value)
     return Resolved(workload, settings, origins, rehearsal, config, given, notes)
@@ -136,7 +139,7 @@ def _validates(tree: Tree) -> Optional[bool]:
     return True if training is not None and _is_no(training.value) else None
 
 
-def _is_no(value: Any) -> bool:
+def _is_no(value: object) -> bool:
     """Whether a value turns a switch off, in any of the words that settings take for it."""
     try:
         return not yes_or_no(value)

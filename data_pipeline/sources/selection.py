@@ -13,6 +13,7 @@ from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
+from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.data_pipeline.records.files import SPLITS
 from ipulaunch.data_pipeline.records.reader import UNPACKED_FILES
 from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
@@ -78,14 +79,14 @@ def _sources(
         if data.directory is None:
             return {split: SyntheticCosmoflow(data, split, seed) for split in splits}
         files = _files(cosmoflow.find_files, data.directory, data.stage_dir, splits, place, meet, progress)
-        return _indexed(functools.partial(_cosmoflow, job, files, threads), splits, place, meet, progress)
+        return _indexed(functools.partial(_cosmoflow, data, files, threads), splits, place, meet, progress)
+    if data.is_unnamed:
+        raise DataError(
+            f"{job.workload} needs {data.option}, or --synthetic-data cpu for synthetic ones",
+            hint=PUBLISHED_SETS[job.workload].hint,
+        )
     if data.directory is None:
-        if data.synthetic_data is None:
-            raise DataError(
-                f"{job.workload} needs --dataset-path, or --synthetic-data cpu for synthetic ones",
-                hint=PUBLISHED_SETS[job.workload].hint,
-            )
-        return {split: SyntheticImages(data, split, seed) for split in splits}
+        return {split: SyntheticImages(_images(job), split, seed) for split in splits}
     if job.workload == "imagenet":
         files = _files(imagenet.find_files, data.directory, data.stage_dir, splits, place, meet, progress)
         sources = _indexed(functools.partial(_imagenet, job, files, threads), splits, place, meet, progress)
@@ -150,35 +151,41 @@ def _indexed(
     return sources
 
 
-def _cosmoflow(job: Job, files: Dict[str, Files], threads: int, split: str, **more: Any) -> CosmoflowRecords:
-    return CosmoflowRecords(job.settings.data, split, files=files[split], threads=threads, **more)
+def _cosmoflow(data: CosmoflowData, files: Dict[str, Files], threads: int, split: str, **more: Any) -> CosmoflowRecords:
+    return CosmoflowRecords(data, split, files=files[split], threads=threads, **more)
+
+
+def _images(job: Job) -> ImageData:
+    """The data of a job that is on images."""
+    assert isinstance(job.settings.data, ImageData)
+    return job.settings.data
 
 
 def _imagenet(job: Job, files: Dict[str, Files], threads: int, split: str, **more: Any) -> ImagenetRecords:
-    data = job.settings.data
+    data = _images(job)
     _check_shape(job, (data.side, data.side, imagenet.CHANNELS))
     return ImagenetRecords(
-        Path(data.directory), split, files=files[split], seed=job.settings.training.seed,
+        data.path, split, files=files[split], seed=job.settings.training.seed,
         augment=data.augment and split == "train", threads=threads, side=data.side, classes=data.classes,
         replaces_bad=data.bad_records == "skip", **more,
     )  # fmt: skip
 
 
 def _cifar(job: Job, split: str, *, classes: int) -> Source:
-    data = job.settings.data
+    data = _images(job)
     augment = data.augment and split == "train"
-    source = Cifar(Path(data.directory), split, classes=classes, seed=job.settings.training.seed, augment=augment)
+    source = Cifar(data.path, split, classes=classes, seed=job.settings.training.seed, augment=augment)
     return _fitting(job, source)
 
 
 def _mnist(job: Job, split: str) -> Source:
-    return _fitting(job, Mnist(Path(job.settings.data.directory), split))
+    return _fitting(job, Mnist(job.settings.data.path, split))
 
 
 def _fitting(job: Job, source: ImageArrays) -> Source:
     """The source, whose images and labels must be such as the network takes."""
     _check_shape(job, source.inputs[1])
-    data, last = job.settings.data, int(source.labels.max())
+    data, last = _images(job), int(source.labels.max())
     if last >= data.classes:
         raise DataError(
             f"{data.directory}: labels go up to {last}, expected 0 to {data.classes - 1}",
@@ -210,4 +217,4 @@ def _made_on_device(job: Job, split: str) -> MadeOnDevice:
     more: Dict[str, Any] = {"key": 2 * seed + SPLITS.index(split), "convert": conversion(data)}
     if isinstance(data, CosmoflowData):
         return MadeOnDevice(samples, (np.int16, settings.shape), (np.float32, (data.targets,)), **more)
-    return MadeOnDevice(samples, (np.uint8, settings.shape), (np.int32, ()), classes=data.classes, **more)
+    return MadeOnDevice(samples, (np.uint8, settings.shape), (np.int32, ()), classes=_images(job).classes, **more)

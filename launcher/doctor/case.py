@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.runs.directory import RUNS
 from ipulaunch.configs.settings.estimators import KERAS
+from ipulaunch.configs.settings.sections import Training
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.launcher.doctor.check import BOTH, DIRECT, OPENMPI, POPRUN
 from ipulaunch.launcher.launch.volumes import Volumes, volumes_of
 from ipulaunch.topology import Plan
@@ -97,7 +99,7 @@ class Case(NamedTuple):
         return self.plan is None or self.plan.instances > 1
 
 
-def with_places(case: Case, workload: str, settings: Any) -> Case:
+def with_places(case: Case, workload: str, settings: WorkloadSettings) -> Case:
     """The case with the directories that the settings of a workload name."""
     data, training = settings.data, settings.training
     reads: List[Place] = []
@@ -116,9 +118,9 @@ def with_places(case: Case, workload: str, settings: Any) -> Case:
         writes.append(_place("checkpoints", training.checkpoint_output_dir, "--checkpoint-output-dir"))
     if data.stage_dir:
         writes.append(_place("staged records", data.stage_dir, "--stage-dir"))
-    if settings.api != KERAS and settings.estimator.model_dir:
+    if settings.estimator_run.model_dir:
         # Training makes it, and continues what it holds; an Estimator that is tested has nothing else.
-        model = _place("model directory", settings.estimator.model_dir, "--model-dir")
+        model = _place("model directory", settings.estimator_run.model_dir, "--model-dir")
         (writes if training.training else reads).append(model)
     samples = ""
     if not data.directory:
@@ -136,7 +138,7 @@ def _place(name: str, path: str, flag: str) -> Place:
     return Place(name, Path(path).absolute(), flag)
 
 
-def _record_files(training: Any) -> Tuple[str, ...]:
+def _record_files(training: Training) -> Tuple[str, ...]:
     """The files of CosmoFlow that a job reads."""
     splits = {"train": training.training, "validation": training.validation}
     return tuple(f"{split}/*.tfrecord" for split, is_read in splits.items() if is_read)

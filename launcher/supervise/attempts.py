@@ -93,7 +93,7 @@ def _last_written(run: RunDirectory) -> int:
 def _directory(run: RunDirectory, job: Job) -> Path:
     """Where the checkpoints of a run are."""
     settings = job.settings
-    elsewhere = settings.training.checkpoint_output_dir if settings.api == KERAS else settings.estimator.model_dir
+    elsewhere = settings.training.checkpoint_output_dir if settings.api == KERAS else settings.estimator_run.model_dir
     return Path(elsewhere) if elsewhere else run.checkpoints
 
 

@@ -30,7 +30,7 @@ class ModelDir:
 
     def __init__(self, at: Instance) -> None:
         self.at = at
-        self.path = Path(at.job.settings.estimator.model_dir or at.run.checkpoints).resolve()
+        self.path = Path(at.job.settings.estimator_run.model_dir or at.run.checkpoints).resolve()
 
     def newest(self) -> Optional[Newest]:
         """What instance 0 finds, on all."""

@@ -75,7 +75,7 @@ def _make_side(at: Instance) -> Estimators:
 
 def _in_calls(at: Instance, events: HostEvents) -> HostEvents:
     """The events with device calls as long as was asked for; all of them must fall between two calls."""
-    asked, accumulation = at.job.settings.estimator.batches_per_step, at.batch.accumulation
+    asked, accumulation = at.job.settings.estimator_run.batches_per_step, at.batch.accumulation
     if asked is None or not at.job.settings.training.training:
         return events
     longest = events.updates_per_call * accumulation
@@ -166,7 +166,7 @@ def _train(
 
 def _metrics_of(at: Instance, known: Mapping[str, Any]) -> Path:
     """What was measured before the newest checkpoint: in the run that wrote it, where a --model-dir tells that."""
-    is_named = at.job.settings.estimator.model_dir is not None
+    is_named = at.job.settings.estimator_run.model_dir is not None
     writer = RunDirectory(Path(str(known.get("run", at.run.path) if is_named else at.run.path)))
     return writer.metrics if writer.metrics.is_file() else at.run.metrics
 
