@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology.planning.batch import Batch
 
 # The SDK's factor stays below 32768, and has to have room to double.
 _LARGEST_FIRST = 8192
 
 
-def refuse_automatic_scaling(settings: Any, batch: Batch) -> None:
+def refuse_automatic_scaling(settings: WorkloadSettings, batch: Batch) -> None:
     """Raise where the SDK's factor would not follow the gradients."""
     if not settings.optimizer.auto_loss_scaling or not settings.training.training:
         return
