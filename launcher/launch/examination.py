@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import PlanError, SettingsError
 from ipulaunch.configs.settings.data import Data
@@ -67,7 +67,7 @@ class Findings(NamedTuple):
 
 def examine(resolved: Resolved, plan: Plan, backend: str) -> Findings:
     """Look at the settings of a workload under a plan; refuses what cannot work."""
-    settings: Any = resolved.settings
+    settings = resolved.settings
     settings.data.refuse_unused(resolved.workload)
     check_accumulation(settings.api, plan.batch.accumulation)
     events, warnings = events_of(settings.training, settings.data.n_train, plan.batch)
@@ -137,7 +137,7 @@ def _check_replicas(settings: WorkloadSettings, plan: Plan) -> None:
         )
 
 
-def _pipeline(settings: Any, plan: Plan) -> Tuple[List[Finding], List[str], List[str]]:
+def _pipeline(settings: WorkloadSettings, plan: Plan) -> Tuple[List[Finding], List[str], List[str]]:
     pipeline = settings.pipeline
     if not pipeline.splits:
         return [], [], []
@@ -162,7 +162,7 @@ def _pipeline(settings: Any, plan: Plan) -> Tuple[List[Finding], List[str], List
     return [Finding("pipeline", line)], warnings, notes
 
 
-def _refused_by_ipus(settings: Any, plan: Plan) -> List[str]:
+def _refused_by_ipus(settings: WorkloadSettings, plan: Plan) -> List[str]:
     """What a rehearsal runs and IPUs would not."""
     try:
         ipu_refusals.refuse_schedule(settings, plan.batch.accumulation)

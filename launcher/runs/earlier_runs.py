@@ -6,11 +6,12 @@ import dataclasses
 import os
 import shlex
 from pathlib import Path
-from typing import Any, Iterable, List, Optional
+from typing import Iterable, List, Optional
 
 from ipulaunch.configs.errors import DataError, UsageError
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory, is_file, records_of
 from ipulaunch.configs.runs.job import checkpoints_of, job_of
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.launcher.runs.same_network import is_same, require_same
 
@@ -71,7 +72,7 @@ def about_resume(asked: Resolved, found: Resolved) -> List[str]:
     return [f"--resume auto: {f'continues {path}' if path else nothing}"]
 
 
-def newest_run(workload: str, settings: Any = None) -> Optional[Path]:
+def newest_run(workload: str, settings: Optional[WorkloadSettings] = None) -> Optional[Path]:
     """The newest run of a workload here that has written a checkpoint; whether it is whole, only a reader can tell.
 
     With settings, the newest that has trained their network.

@@ -8,6 +8,7 @@ from typing import Any, List, Optional
 import click
 
 from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.launcher.cli.commands.output import solution_data
 from ipulaunch.launcher.cli.commands.run import program_options, program_settings
@@ -132,7 +133,7 @@ def _plan_program(explain: bool, as_json: bool, **values: Any) -> None:
 with_help(_plan_program, _HELP)
 
 
-def _print_suggestion(settings: Any, stages: int, by: str, as_json: bool) -> None:
+def _print_suggestion(settings: WorkloadSettings, stages: int, by: str, as_json: bool) -> None:
     network = network_of(settings)
     micro_size = settings.training.micro_batch_size
     found = best_splits(network, stages, micro_size, by)
