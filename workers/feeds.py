@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
@@ -13,7 +14,7 @@ from ipulaunch.workers.backends.interface import Feed, Maker, Trace
 from ipulaunch.workers.instance import Instance
 
 
-def shuffle_of(settings: Any) -> Shuffle:
+def shuffle_of(settings: WorkloadSettings) -> Shuffle:
     """The order in which a training takes its samples."""
     data = settings.data
     return Shuffle(settings.training.seed, data.shuffle_block, data.shuffle_window, data.shuffle)

@@ -20,6 +20,7 @@ from typing import (
 
 import tensorflow as tf
 
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.planning.popdist import Place
@@ -59,7 +60,7 @@ class Backend(ABC, Generic[Model]):
     runs_by_replica: bool  # all micro-batches of a replica, then those of the next
     steps_per_update: int  # as the model's fit() counts them
 
-    def __init__(self, settings: Any, batch: Batch, place: Place, collective: Collective) -> None:
+    def __init__(self, settings: WorkloadSettings, batch: Batch, place: Place, collective: Collective) -> None:
         self.settings, self.batch, self.place, self.collective = settings, batch, place, collective
 
     def report_to(self, directory: Path) -> None:

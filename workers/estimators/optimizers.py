@@ -6,11 +6,12 @@ from typing import Any, Dict
 
 import tensorflow as tf
 
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.workers.models.optimizers import scaled_rate, smoothing
 
 
-def make_optimizer(settings: Any, batch: Batch) -> Any:
+def make_optimizer(settings: WorkloadSettings, batch: Batch) -> Any:
     """The optimizer that the settings ask for, with the constants that Keras gives it."""
     chosen, train = settings.optimizer, tf.compat.v1.train
     rate = scaled_rate(chosen, batch)

@@ -9,6 +9,7 @@ from typing import Any, ContextManager, Dict, Optional, Sequence
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.host_events import HostEvents
@@ -32,7 +33,7 @@ class CpuBackend(Backend[ReplicatedModel]):
     runs_by_replica = True
     steps_per_update = 1  # Keras counts our train function, which makes a whole update
 
-    def __init__(self, settings: Any, batch: Batch, place: Place, collective: Collective) -> None:
+    def __init__(self, settings: WorkloadSettings, batch: Batch, place: Place, collective: Collective) -> None:
         super().__init__(settings, batch, place, collective)
         self.position = DrawPosition(settings.training.seed)
         self.sums: Dict[Any, Any] = {}  # what validation calls for a micro-batch, by model and feed

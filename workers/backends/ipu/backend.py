@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.host_events import HostEvents
@@ -39,7 +40,7 @@ class IpuBackend(Backend["IpuTraining"]):
 
     runs_by_replica = False
 
-    def __init__(self, settings: Any, batch: Batch, place: Place) -> None:
+    def __init__(self, settings: WorkloadSettings, batch: Batch, place: Place) -> None:
         self.steps_per_update = batch.accumulation
         os.environ.update(flags(settings, os.environ))
         self.sdk = load_sdk()

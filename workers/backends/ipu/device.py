@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from ipulaunch.configs.settings.device import Device
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology.planning.ipu_refusals import ipus_needed
 from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.ipu.sdk import Sdk
@@ -17,7 +19,7 @@ _INSTANCES_APART, _UPDATES_APART = 1_000_003, 7_919
 class IpuDevice:
     """The device, configured for training; validation changes how it rounds."""
 
-    def __init__(self, sdk: Sdk, settings: Any, place: Place, is_placed: bool, draws_apart: bool) -> None:
+    def __init__(self, sdk: Sdk, settings: WorkloadSettings, place: Place, is_placed: bool, draws_apart: bool) -> None:
         self.sdk, self.settings, self.place, self.draws_apart = sdk, settings, place, draws_apart
         self.update = 0  # after which the training begins
         self.has_drawn = False  # since the random numbers began
@@ -148,13 +150,13 @@ class IpuDevice:
         return not device.compile_only
 
 
-def stage_proportions(device: Any, stages: int) -> Any:
+def stage_proportions(device: Device, stages: int) -> Any:
     """Each stage's shares of tile memory, for convolutions and for matrices; nothing if one share is for all."""
     shares = [str(value / 100) for value in device.available_memory_proportion]
     return list(zip(shares[::2], shares[1::2])) if len(shares) == 2 * stages else []
 
 
-def _options_of(device: Any, stages: int) -> Any:
+def _options_of(device: Device, stages: int) -> Any:
     """The options of all convolutions and of all matrix products."""
     both: Dict[str, str] = {"partialsType": "half"} if device.half_partials else {}
     convolutions, matmuls = dict(both), dict(both)

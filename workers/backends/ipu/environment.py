@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Mapping
+from typing import Dict, Mapping
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.settings.workload import WorkloadSettings
 
 _FLAGS, _ENGINE = "TF_POPLAR_FLAGS", "POPLAR_ENGINE_OPTIONS"
 _CACHE_FLAG, _CACHE_OF_POPRUN = "--executable_cache_path", "POPDIST_EXECUTABLE_CACHE_PATH"
 
 
-def flags(settings: Any, environ: Mapping[str, str]) -> Dict[str, str]:
+def flags(settings: WorkloadSettings, environ: Mapping[str, str]) -> Dict[str, str]:
     """The variables to set before the first use of an IPU: the user's flags, and those that the settings ask for."""
     given = environ.get(_FLAGS, "")
     if settings.device.compile_only and _CACHE_FLAG not in given and not environ.get(_CACHE_OF_POPRUN):
