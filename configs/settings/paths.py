@@ -22,5 +22,5 @@ def with_whole_paths(settings: S) -> S:
 
 def relative_paths(settings: object) -> Dict[str, str]:
     """The paths that depend on the directory that one is in, by their keys."""
-    paths = {leaf.key: value_of(settings, leaf.key) for leaf in leaves(type(settings)) if leaf.about["is_path"]}
+    paths = {leaf.key: value_of(settings, leaf.key) for leaf in leaves(type(settings)) if leaf.about.is_path}
     return {key: path for key, path in paths.items() if path is not None and not Path(path).is_absolute()}

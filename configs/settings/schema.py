@@ -36,6 +36,22 @@ S = TypeVar("S", bound=Settings)
 _MOST = 10**12  # of whatever is counted, unless its setting says otherwise: plans look for divisors of such numbers
 
 
+class About(NamedTuple):
+    """What setting() declares of a value."""
+
+    help: str
+    flag: str  # empty for a setting without an option of its own
+    also: Tuple[str, ...]  # further names of the option
+    choices: Tuple[str, ...]
+    at_least: Optional[float]
+    at_most: Optional[float]
+    below: Optional[float]
+    above: Optional[float]
+    ipu_only: bool
+    is_path: bool
+    spellings: Mapping[object, object]
+
+
 def setting(
     default: Any,
     help: str,
@@ -56,10 +72,8 @@ def setting(
     What is `ipu_only` has no meaning on a CPU: a rehearsal records it and says so. The published applications call some
     options and values otherwise: `also` are further names of the option, and `spellings` says which value is meant.
     """
-    limits = {"choices": choices, "at_least": at_least, "at_most": at_most, "below": below, "above": above}
-    names = {"help": help, "flag": flag, "also": also, "spellings": spellings or {}}
-    about = {**names, "ipu_only": ipu_only, "is_path": is_path}
-    return dataclasses.field(default=default, metadata={**about, **limits})
+    about = About(help, flag, also, choices, at_least, at_most, below, above, ipu_only, is_path, spellings or {})
+    return dataclasses.field(default=default, metadata={"about": about})
 
 
 def section(cls: Type[S]) -> S:
@@ -74,7 +88,7 @@ class Leaf(NamedTuple):
     key: str
     kind: Kind
     default: object
-    about: Mapping[str, Any]
+    about: About
 
 
 def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
@@ -84,7 +98,7 @@ def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
         if "section" in field.metadata:
             yield from leaves(field.metadata["section"], key + ".")
         else:
-            yield Leaf(key, _kinds(cls)[field.name], field.default, field.metadata)
+            yield Leaf(key, _kinds(cls)[field.name], field.default, field.metadata["about"])
 
 
 @functools.lru_cache(maxsize=None)
@@ -97,8 +111,8 @@ def _kinds(cls: type) -> Dict[str, Kind]:
 
 def flag_of(cls: type, name: str) -> str:
     """The option of a setting."""
-    (flag,) = (str(field.metadata["flag"]) for field in dataclasses.fields(cls) if field.name == name)
-    return flag
+    (about,) = (leaf.about for leaf in leaves(cls) if leaf.key == name)
+    return about.flag
 
 
 def value_of(settings: object, key: str) -> Any:
@@ -161,9 +175,9 @@ def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: t
             origins[key] = "default"
         elif isinstance(given, dict):
             message = f"{first_origin(given)}: {key} is one value, not a section"
-            raise SettingsError(message, hint=f"expected {_expected(_kinds(cls)[name], field.metadata)}")
+            raise SettingsError(message, hint=f"expected {_expected(_kinds(cls)[name], field.metadata['about'])}")
         else:
-            values[name] = _checked(key, _kinds(cls)[name], given, field.metadata)
+            values[name] = _checked(key, _kinds(cls)[name], given, field.metadata["about"])
             origins[key] = given.origin
     return values
 
@@ -181,9 +195,9 @@ def _unknown(key: str, origin: str, beside: List[str], root: type) -> SettingsEr
     return SettingsError(f"{origin}: {key} is not a setting", hint=hint)
 
 
-def _checked(key: str, kind: Kind, given: Given, about: Mapping[str, Any]) -> object:
+def _checked(key: str, kind: Kind, given: Given, about: About) -> object:
     try:
-        chosen = _chosen(_meant(given.value, about["spellings"]), about["choices"])
+        chosen = _chosen(_meant(given.value, about.spellings), about.choices)
         if kind.item is str and isinstance(chosen, (bool, int, float)) and given.text is not None:
             chosen = given.text  # 2024, 0123 and no are names of directories as well
         value = kind.read(chosen)
@@ -192,13 +206,12 @@ def _checked(key: str, kind: Kind, given: Given, about: Mapping[str, Any]) -> ob
     except (TypeError, ValueError, OverflowError):
         pass
     if kind.item is int and _is_beyond(given.value, about):
-        about = {**about, "at_most": _MOST}
+        about = about._replace(at_most=_MOST)
     message = f"{given.origin}: {key} is {given.value!r}, expected {_expected(kind, about)}"
     if isinstance(given.value, str) and not given.value.strip():
         raise SettingsError(message, hint="is the variable that it came from set?")
-    choices = about["choices"]
-    another = f"give another value, or none for what is shipped; it means: {about['help']}"
-    raise SettingsError(message, hint=nearest(str(given.value), choices) or another)
+    another = f"give another value, or none for what is shipped; it means: {about.help}"
+    raise SettingsError(message, hint=nearest(str(given.value), about.choices) or another)
 
 
 def _meant(value: object, spellings: Mapping[object, object]) -> object:
@@ -216,30 +229,35 @@ def _chosen(value: object, choices: Tuple[str, ...]) -> object:
     return next((choice for choice in choices if choice.lower() == str(value).lower()), value)
 
 
-def _within(value: Any, about: Mapping[str, Any]) -> bool:
+def _within(value: Any, about: About) -> bool:
     items = value if isinstance(value, tuple) else (value,)
     for item in items:
-        if about["choices"] and item not in about["choices"]:
+        if about.choices and item not in about.choices:
             return False
-        if about["at_least"] is not None and item < about["at_least"]:
+        if about.at_least is not None and item < about.at_least:
             return False
-        if (about["at_most"] is not None and item > about["at_most"]) or _is_beyond(item, about):
+        if (about.at_most is not None and item > about.at_most) or _is_beyond(item, about):
             return False
-        if about["below"] is not None and item >= about["below"]:
+        if about.below is not None and item >= about.below:
             return False
-        if about["above"] is not None and item <= about["above"]:
+        if about.above is not None and item <= about.above:
             return False
     return True
 
 
-def _is_beyond(value: object, about: Mapping[str, Any]) -> bool:
+def _is_beyond(value: object, about: About) -> bool:
     """Whether a whole number that has no upper limit of its own is larger than any that is meant."""
-    has_limit = about["at_most"] is not None or about["below"] is not None
+    has_limit = about.at_most is not None or about.below is not None
     return type(value) is int and value > _MOST and not has_limit
 
 
-def _expected(kind: Kind, about: Mapping[str, Any]) -> str:
-    words = "one of " + ", ".join(about["choices"]) if about["choices"] else kind.words
-    limits = {"at_least": "of at least", "above": "above", "at_most": "at most", "below": "below"}
-    found = [f"{text} {about[name]:,}" for name, text in limits.items() if about[name] is not None]
+def _expected(kind: Kind, about: About) -> str:
+    words = "one of " + ", ".join(about.choices) if about.choices else kind.words
+    limits = {
+        "of at least": about.at_least,
+        "above": about.above,
+        "at most": about.at_most,
+        "below": about.below,
+    }
+    found = [f"{text} {limit:,}" for text, limit in limits.items() if limit is not None]
     return " ".join([words, " and ".join(found)]) if found else words

@@ -49,7 +49,7 @@ def _differing(settings: WorkloadSettings, earlier: WorkloadSettings) -> List[Le
 
 def _option(leaf: Leaf, earlier: WorkloadSettings) -> str:
     value = _shown(value_of(earlier, leaf.key))
-    flag = leaf.about["flag"]
+    flag = leaf.about.flag
     return f"{flag} {value}" if flag and "/" not in flag else f"--set {leaf.key}={value}"
 
 
