@@ -45,7 +45,7 @@ class CosmoflowEstimator(EstimatorRun):
 
 
 def check_api(settings: WithEstimators) -> None:
-    """Raise for the first setting that the API has no use for."""
+    """Raise for the first setting that the API cannot use."""
     if settings.api == KERAS:
         _refuse_without(settings.estimator)
         return

@@ -69,8 +69,8 @@ class ImageData(Data):
         also=("--no-accelerator-side-preprocess/--accelerator-side-preprocess",),
     )
     classes: int = setting(1000, "classes of images", at_least=2)
-    mean: Tuple[float, ...] = setting((0.0,), "what is taken off a pixel's colours, which go from 0 to 255")
-    std: Tuple[float, ...] = setting((255.0,), "what they are then divided by", above=0)
+    mean: Tuple[float, ...] = setting((0.0,), "values subtracted from the colours of a pixel, which go from 0 to 255")
+    std: Tuple[float, ...] = setting((255.0,), "values that the colours are then divided by", above=0)
     augment: bool = setting(False, "crop and flip training images at random", flag="--augment/--no-augment")
     pipeline_num_parallel: Optional[int] = setting(
         None,

@@ -33,7 +33,7 @@ class Settings(Protocol):
 
 
 S = TypeVar("S", bound=Settings)
-_MOST = 10**12  # of whatever is counted, unless its setting says otherwise: plans look for divisors of such numbers
+_MOST = 10**12  # the largest count, unless a setting has its own limit: plans look for divisors of such numbers
 
 
 class About(NamedTuple):
@@ -69,8 +69,8 @@ def setting(
 ) -> Any:
     """A value of a settings dataclass: its default, what it means, its limits and its own option, if it has one.
 
-    What is `ipu_only` has no meaning on a CPU: a rehearsal records it and says so. The published applications call some
-    options and values otherwise: `also` are further names of the option, and `spellings` says which value is meant.
+    An `ipu_only` setting has no meaning on a CPU: a rehearsal records it and says so. The published applications have
+    other names for some options and values: `also` lists further names of the option, `spellings` maps values to ours.
     """
     about = About(help, flag, also, choices, at_least, at_most, below, above, ipu_only, is_path, spellings or {})
     return dataclasses.field(default=default, metadata={"about": about})
@@ -83,7 +83,7 @@ def section(cls: Type[S]) -> S:
 
 
 class Leaf(NamedTuple):
-    """One setting of a schema: its dotted key, its kind and what was declared of it."""
+    """One setting of a schema: its dotted key, its kind and its declaration."""
 
     key: str
     kind: Kind
@@ -146,7 +146,7 @@ def build(cls: Type[S], tree: Tree, origins: Dict[str, str]) -> S:
 
 
 def check(cls: type, tree: Tree) -> None:
-    """Refuse unknown keys and wrong values of one layer; what must fit together is seen when all layers are."""
+    """Refuse unknown keys and wrong values of one layer. Only build() sees whether values fit together."""
     _values(cls, tree, {}, "", cls)
 
 
@@ -183,7 +183,7 @@ def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: t
 
 
 def _unknown(key: str, origin: str, beside: List[str], root: type) -> SettingsError:
-    """What to say of a key that no setting has, in the words of the place that it came from."""
+    """The error for an unknown key, in the words of the place that it came from."""
     known = [leaf.key for leaf in leaves(root)]
     if origin == variable(key):
         prefix = variable("")  # which all have in common, and would make everything near
@@ -215,7 +215,7 @@ def _checked(key: str, kind: Kind, given: Given, about: About) -> object:
 
 
 def _meant(value: object, spellings: Mapping[object, object]) -> object:
-    """The value that a published spelling stands for; any other one is meant as it is."""
+    """The value that a published spelling stands for; any other value stays as it is."""
     if isinstance(value, bool):
         return value
     word = value.lower() if isinstance(value, str) else value

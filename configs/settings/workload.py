@@ -95,7 +95,7 @@ class WorkloadSettings:
 
     @property
     def micro_batches_per_turn(self) -> int:
-        """A weight update takes a multiple of so many micro-batches of each replica."""
+        """A weight update takes a multiple of this many micro-batches of each replica."""
         return self.pipeline.micro_batches_per_turn if self.training.training else 1
 
     @property
@@ -111,7 +111,7 @@ class WorkloadSettings:
 
     @property
     def warnings(self) -> List[str]:
-        """What is allowed and seldom meant."""
+        """What is allowed and seldom intended."""
         found = []
         if not self.training.training:
             return self._odd_shares()

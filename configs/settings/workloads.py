@@ -34,15 +34,15 @@ SUMMARIES = {
 }
 WORKLOADS = tuple(_SCHEMAS)
 
-# Each says the same thing in two ways: who gives one means it instead of the other in a file below.
+# Two settings for the same thing: whoever gives one of them replaces the other in the layers below.
 _ONE_OF_TWO = (
     ("model.norm_groups", "model.norm_channels_per_group"),
     ("training.gradient_accumulation_count", "training.global_batch_size"),
     ("data.directory", "data.synthetic_data"),
 )
 
-# What a workload's own file gives for these choices alone: where another one is made, it gives way. A test compares
-# those of model.dropout with the networks, which this room does not see.
+# Values of a workload's own file that only these choices use: with another choice they are left out. A test compares
+# the row of model.dropout with the networks, which this room cannot import.
 _SHIPPED_FOR = {
     "optimizer.momentum": ("optimizer.name", ("lars", "rmsprop", "sgd")),
     "model.dropout": ("model.name", ("cifar_cnn", "cosmoflow", "cosmoflow_v1", "mnist_cnn")),
@@ -58,7 +58,7 @@ class Resolved(NamedTuple):
     rehearsal: bool
     config: Optional[str]  # the preset
     given: FrozenSet[str]  # the keys that are neither defaults nor shipped
-    notes: Tuple[str, ...] = ()  # what was shipped and gave way to a choice
+    notes: Tuple[str, ...] = ()  # shipped values that are left out because of a choice
 
 
 def schema_of(workload: str) -> Type[WorkloadSettings]:
@@ -87,8 +87,8 @@ def resolve(
 ) -> Resolved:
     """The settings in force: shipped file < preset < your file < environment < command line.
 
-    In a rehearsal each file's own `rehearsal:` section is laid over it. What the shipped file says and a choice above
-    it has no use for is left out, with a note: only what was asked for can conflict.
+    In a rehearsal, the `rehearsal:` section of each file overrides the rest of the file. A shipped value that a choice
+    above it cannot use is left out, with a note: only values that somebody gives can conflict.
     """
     schema = schema_of(workload)
     base = _SHIPPED / "workloads" / f"{workload}.yaml"
@@ -121,7 +121,7 @@ def resolve(
 
 
 def over(below: Tree, above: Tree) -> Tree:
-    """One layer over others; what it says instead of something below takes that away."""
+    """One layer over others. If it gives one of two settings for the same thing, the other one below is removed."""
     given = {key for key, value in flat(above).items() if value.value is not None}
     for pair in _ONE_OF_TWO:
         for one, other in (pair, pair[::-1]):
@@ -131,7 +131,7 @@ def over(below: Tree, above: Tree) -> Tree:
 
 
 def _validates(tree: Tree) -> Optional[bool]:
-    """Whether validation is asked for, by name or as all that is left without training; None if nobody says."""
+    """Whether somebody asks for validation, by name or by leaving out the training; None if nobody says so."""
     values = flat(tree)
     asked, training = values.get("training.validation"), values.get("training.training")
     if asked is not None:
@@ -148,7 +148,7 @@ def _is_no(value: object) -> bool:
 
 
 def _without_samples(tree: Tree) -> Tree:
-    """The tree, which turns validation off where there are no samples for it and nobody asks for it."""
+    """The tree, with validation turned off if there are no samples for it and nobody asks for it."""
     samples = flat(tree).get("data.n_valid")
     if samples is None or samples.value not in (0, "0") or _validates(tree) is False:
         return tree
@@ -174,7 +174,7 @@ def _refuse_two_groupings(tree: Tree) -> None:
 
 
 def _giving_way(own: Tree, tree: Tree) -> Tuple[Tree, Tuple[str, ...]]:
-    """The workload's own values without those that the choices in force have no use for, and what is left out."""
+    """The workload's own values, without those that the current choices cannot use, and a note on each of these."""
     values, notes = flat(tree), []
     for key, (choice, uses) in _SHIPPED_FOR.items():
         value, chosen = values.get(key), values.get(choice)
@@ -191,7 +191,7 @@ def _giving_way(own: Tree, tree: Tree) -> Tuple[Tree, Tuple[str, ...]]:
 
 
 def _of_api(workload: str, tree: Tree, rehearsal: bool) -> List[Tree]:
-    """What is shipped for an API other than Keras; one that does not exist is refused later, with its line."""
+    """The shipped settings of an API other than Keras. An unknown API is refused later, with its line."""
     api = flat(tree).get("estimator.api")
     shipped = {path.stem: path for path in (_SHIPPED / "apis" / workload).glob("*.yaml")}
     path = shipped.get(str(api.value).lower()) if api else None  # the settings take it in any case of letters
