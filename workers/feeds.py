@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 import numpy as np
 
 from ipulaunch.configs.runs.events import Replaced, Replacement, Validating
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
@@ -18,7 +19,7 @@ from ipulaunch.workers.backends.interface import Feed, Maker, Trace
 from ipulaunch.workers.instance import Instance
 
 
-def shuffle_of(settings: Any) -> Shuffle:
+def shuffle_of(settings: WorkloadSettings) -> Shuffle:
     """The order in which a training takes its samples."""
     data = settings.data
     return Shuffle(settings.training.seed, data.shuffle_block, data.shuffle_window, data.shuffle)

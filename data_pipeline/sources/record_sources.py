@@ -11,6 +11,8 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.job import Job
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData
+from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.data_pipeline.records.reader import UNPACKED_FILES
 from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
 from ipulaunch.data_pipeline.sources.source import Source
@@ -94,13 +96,16 @@ def _indexed(
 
 
 def _cosmoflow(job: Job, files: Dict[str, Files], threads: int, split: str, **more: Any) -> cosmoflow.CosmoflowRecords:
-    return cosmoflow.CosmoflowRecords(job.settings.data, split, files=files[split], threads=threads, **more)
+    data = job.settings.data
+    assert isinstance(data, CosmoflowData)
+    return cosmoflow.CosmoflowRecords(data, split, files=files[split], threads=threads, **more)
 
 
 def _imagenet(job: Job, files: Dict[str, Files], threads: int, split: str, **more: Any) -> imagenet.ImagenetRecords:
     data = job.settings.data
+    assert isinstance(data, ImageData)
     return imagenet.ImagenetRecords(
-        Path(data.directory), split, files=files[split], seed=job.settings.training.seed,
+        data.path, split, files=files[split], seed=job.settings.training.seed,
         augment=data.augment and split == "train", threads=threads, side=data.side, classes=data.classes,
         replaces_bad=data.bad_records == "skip", **more,
     )  # fmt: skip

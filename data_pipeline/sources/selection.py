@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Callable, Dict, Mapping, Tuple
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
+from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.data_pipeline.records.files import SPLITS
 from ipulaunch.data_pipeline.sources.image_arrays import Cifar, ImageArrays, Mnist
 from ipulaunch.data_pipeline.sources.image_decoding import CHANNELS
@@ -48,13 +48,13 @@ def _sources(
         if data.directory is None:
             return {split: SyntheticCosmoflow(data, split, seed) for split in splits}
         return record_sources(job, data.directory, splits, plan, instance, threads, meet, progress)
+    if data.is_unnamed:
+        raise DataError(
+            f"{job.workload} needs {data.option}, or --synthetic-data cpu for synthetic ones",
+            hint=PUBLISHED_SETS[job.workload].hint,
+        )
     if data.directory is None:
-        if data.synthetic_data is None:
-            raise DataError(
-                f"{job.workload} needs --dataset-path, or --synthetic-data cpu for synthetic ones",
-                hint=PUBLISHED_SETS[job.workload].hint,
-            )
-        return {split: SyntheticImages(data, split, seed) for split in splits}
+        return {split: SyntheticImages(_images(job), split, seed) for split in splits}
     if job.workload == "imagenet":
         _check_shape(job, (data.side, data.side, CHANNELS))
         sources = record_sources(job, data.directory, splits, plan, instance, threads, meet, progress)
@@ -65,21 +65,27 @@ def _sources(
     return sources
 
 
+def _images(job: Job) -> ImageData:
+    """The data of a job that is on images."""
+    assert isinstance(job.settings.data, ImageData)
+    return job.settings.data
+
+
 def _cifar(job: Job, split: str, *, classes: int) -> Source:
-    data = job.settings.data
+    data = _images(job)
     augment = data.augment and split == "train"
-    source = Cifar(Path(data.directory), split, classes=classes, seed=job.settings.training.seed, augment=augment)
+    source = Cifar(data.path, split, classes=classes, seed=job.settings.training.seed, augment=augment)
     return _fitting(job, source)
 
 
 def _mnist(job: Job, split: str) -> Source:
-    return _fitting(job, Mnist(Path(job.settings.data.directory), split))
+    return _fitting(job, Mnist(job.settings.data.path, split))
 
 
 def _fitting(job: Job, source: ImageArrays) -> Source:
     """The source, whose images and labels must be such as the network takes."""
     _check_shape(job, source.inputs[1])
-    data, last = job.settings.data, int(source.labels.max())
+    data, last = _images(job), int(source.labels.max())
     if last >= data.classes:
         raise DataError(
             f"{data.directory}: labels go up to {last}, expected 0 to {data.classes - 1}",

@@ -97,7 +97,7 @@ def settings_options(workload: str) -> Decorator:
     def with_settings(command: Any) -> Any:
         also = _ALSO.get(workload, {})
         options = [
-            setting_option(leaf, *also.get(leaf.key, ())) for leaf in leaves(schema_of(workload)) if leaf.about["flag"]
+            setting_option(leaf, *also.get(leaf.key, ())) for leaf in leaves(schema_of(workload)) if leaf.about.flag
         ]
         own = [*_EVERYWHERE, *(_COSMOFLOW if workload == "cosmoflow" else _IMAGES)]
         own += _MNIST if workload == "mnist" else _ESTIMATOR if workload in _WITH_ESTIMATORS else []
@@ -124,7 +124,7 @@ def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool, elsew
     _require_data_set(workload, values.pop("dataset", None))
     layers += _published(values)
     for leaf in leaves(schema):
-        value, flag = values.pop(leaf.key.replace(".", "__"), None), leaf.about["flag"].split("/")[0]
+        value, flag = values.pop(leaf.key.replace(".", "__"), None), leaf.about.flag.split("/")[0]
         if isinstance(value, tuple):  # given several times, or with commas
             value = _joined(value)
         if value is not None:

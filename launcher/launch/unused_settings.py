@@ -65,7 +65,7 @@ def ipu_only_settings(resolved: Resolved) -> List[str]:
     found = []
     for leaf in leaves(type(resolved.settings)):
         value = value_of(resolved.settings, leaf.key)
-        if leaf.about["ipu_only"] and value != leaf.default:
+        if leaf.about.ipu_only and value != leaf.default:
             found.append(f"{leaf.key} = {_shown(plain_value(value))}")
     return found
 

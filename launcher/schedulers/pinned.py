@@ -90,8 +90,8 @@ def _settings(resolved: Resolved) -> List[str]:
             continue
         value = plain_value(value_of(resolved.settings, leaf.key))
         is_word = not leaf.kind.is_list and leaf.kind.item is not bool and value is not None
-        if leaf.about["flag"] and is_word:
-            options.append(f"{leaf.about['flag']}={value}")
+        if leaf.about.flag and is_word:
+            options.append(f"{leaf.about.flag}={value}")
         else:
             rest.add(leaf.key)
     more = set_options(resolved._replace(given=frozenset(rest)))  # --config NAME and --set KEY=VALUE, in pairs

@@ -22,6 +22,7 @@ from typing import (
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.planning.plan import Plan
@@ -100,8 +101,13 @@ class Backend(ABC, Generic[Model]):
     runs_by_replica: bool  # all micro-batches of a replica, then those of the next
     steps_per_update: int  # as the model's fit() counts them
 
-    def __init__(self, settings: Any, plan: Plan, index: int, collective: Collective) -> None:
+    def __init__(self, settings: WorkloadSettings, plan: Plan, index: int, collective: Collective) -> None:
         self.settings, self.plan, self.index, self.collective = settings, plan, index, collective
+        self.begin()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Get ready to make models."""
 
     @property
     def batch(self) -> Batch:

@@ -7,6 +7,7 @@ from typing import MutableMapping
 
 from ipulaunch.configs.keras_2 import use_keras_2
 from ipulaunch.configs.runs.job import Job
+from ipulaunch.configs.settings.images import ImageData
 
 
 @dataclass(frozen=True)
@@ -41,5 +42,6 @@ def size_pools(cores: int, job: Job, environ: MutableMapping[str, str]) -> Threa
     environ["TF_NUM_INTRAOP_THREADS"] = str(intra)
     # Two at least, or the all-reduce, which waits inside an operation, would hold up the next input.
     environ["TF_NUM_INTEROP_THREADS"] = str(max(2, cores))
-    data = getattr(job.settings.data, "pipeline_num_parallel", None) or cores
-    return Threads(intra, max(2, cores), data, environ["OMP_NUM_THREADS"])
+    data = job.settings.data
+    parallel = data.pipeline_num_parallel if isinstance(data, ImageData) else None
+    return Threads(intra, max(2, cores), parallel or cores, environ["OMP_NUM_THREADS"])

@@ -26,7 +26,7 @@ class EstimatorTrainer(Trainer):
 
     def __init__(self, instance: Instance, events: HostEvents) -> None:
         settings, batch = instance.settings, instance.batch
-        asked = settings.estimator.batches_per_step
+        asked = settings.estimator_run.batches_per_step
         if asked is not None and settings.training.training:
             events = in_calls_of(events, asked, batch.accumulation)
         super().__init__(instance, events)

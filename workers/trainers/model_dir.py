@@ -88,7 +88,7 @@ class ModelDir:
     def metrics_of(self, known: Dict[str, Any]) -> Path:
         """What was measured before the newest checkpoint: in the run that its notes name, or in this one."""
         own = self.instance.run
-        is_named = self.instance.settings.estimator.model_dir is not None
+        is_named = self.instance.settings.estimator_run.model_dir is not None
         writer = RunDirectory(Path(str(known.get("run", own.path) if is_named else own.path)))
         return writer.metrics if writer.metrics.is_file() else own.metrics
 

@@ -10,8 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from ipulaunch.topology.networks.host_events import HostEvents
-from ipulaunch.topology.planning.plan import Plan
-from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.backends.cpu.draws import DrawPosition, PositionedDropout
 from ipulaunch.workers.backends.cpu.replicated import ReplicatedModel, make_replicated
 from ipulaunch.workers.backends.interface import Backend, Estimators, Feed, Maker, Progress
@@ -26,9 +24,8 @@ class CpuBackend(Backend[ReplicatedModel]):
     runs_by_replica = True
     steps_per_update = 1  # Keras counts our train function, which makes a whole update
 
-    def __init__(self, settings: Any, plan: Plan, index: int, collective: Collective) -> None:
-        super().__init__(settings, plan, index, collective)
-        self.position = DrawPosition(settings.training.seed)
+    def begin(self) -> None:
+        self.position = DrawPosition(self.settings.training.seed)
         self.sums: Dict[Any, Any] = {}  # what validation calls for a micro-batch, by model and feed
 
     def scope(self) -> ContextManager[None]:

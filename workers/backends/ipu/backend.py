@@ -10,8 +10,6 @@ import tensorflow as tf
 
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.planning.ipu_refusals import ipus_needed, refuse
-from ipulaunch.topology.planning.plan import Plan
-from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.backends.interface import Backend, Estimators, Feed, Progress
 from ipulaunch.workers.backends.ipu.device import IpuDevice
 from ipulaunch.workers.backends.ipu.environment import engine_options, flags
@@ -26,15 +24,16 @@ class IpuBackend(Backend[IpuTraining]):
 
     runs_by_replica = False
 
-    def __init__(self, settings: Any, plan: Plan, index: int, collective: Collective) -> None:
-        super().__init__(settings, plan, index, collective)
+    def begin(self) -> None:
+        """Load the SDK and attach to the IPUs."""
+        settings, plan = self.settings, self.plan
         self.steps_per_update = self.batch.accumulation
         os.environ.update(flags(settings, os.environ))
         self.sdk = load_sdk()
         # A process that poprun did not start takes the IPUs that its model needs.
         is_placed = self.sdk.popdist.isPopdistEnvSet()
         refuse(settings, self.batch, plan.ipus_per_replica if is_placed else ipus_needed(settings.pipeline))
-        self.device = IpuDevice(self.sdk, settings, plan, index, is_placed=is_placed)
+        self.device = IpuDevice(self.sdk, settings, plan, self.index, is_placed=is_placed)
 
     def report_to(self, directory: Path) -> None:
         """Write there what --profile asks for; a run directory is made when the instances have found each other.

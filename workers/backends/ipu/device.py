@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Dict, Iterator
 
+from ipulaunch.configs.settings.device import Device
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.planning.ipu_refusals import ipus_needed
 from ipulaunch.topology.planning.plan import Plan
@@ -20,7 +22,7 @@ _INSTANCES_APART, _UPDATES_APART = 1_000_003, 7_919
 class IpuDevice:
     """The device, configured for training; validation changes how it rounds."""
 
-    def __init__(self, sdk: Sdk, settings: Any, plan: Plan, index: int, *, is_placed: bool) -> None:
+    def __init__(self, sdk: Sdk, settings: WorkloadSettings, plan: Plan, index: int, *, is_placed: bool) -> None:
         self.sdk, self.settings, self.plan, self.index = sdk, settings, plan, index
         self.draws_apart = network_of(settings).drops_units
         self.update = 0  # after which the training begins
@@ -157,13 +159,13 @@ class IpuDevice:
         return not device.compile_only
 
 
-def stage_proportions(device: Any, stages: int) -> Any:
+def stage_proportions(device: Device, stages: int) -> Any:
     """Each stage's shares of tile memory, for convolutions and for matrices; nothing if one share is for all."""
     shares = [str(value / 100) for value in device.available_memory_proportion]
     return list(zip(shares[::2], shares[1::2])) if len(shares) == 2 * stages else []
 
 
-def _options_of(device: Any, stages: int) -> Any:
+def _options_of(device: Device, stages: int) -> Any:
     """The options of all convolutions and of all matrix products."""
     both: Dict[str, str] = {"partialsType": "half"} if device.half_partials else {}
     convolutions, matmuls = dict(both), dict(both)

@@ -7,6 +7,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional,
 import tensorflow as tf
 
 from ipulaunch.configs.settings.sections import Pipeline
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.splits import stage_ends
@@ -27,7 +28,7 @@ def in_32_bits() -> ContextManager[None]:
     return precision("32.32")
 
 
-def for_ipus(model: tf.keras.Model, settings: Any, sdk: Sdk) -> tf.keras.Model:
+def for_ipus(model: tf.keras.Model, settings: WorkloadSettings, sdk: Sdk) -> tf.keras.Model:
     """The same layers with the same weights, behind an input of a type that the IPU has."""
     shape, dtype = fed_as(model.input.shape[1:], model.input.dtype)
     inputs = outputs = tf.keras.Input(shape, dtype=dtype, name=model.layers[0].name)
@@ -107,7 +108,7 @@ def stage_numbers(model: tf.keras.Model, ends: Sequence[str]) -> Dict[str, int]:
     return found
 
 
-def accumulate(model: tf.keras.Model, settings: Any, batch: Batch, sdk: Sdk) -> None:
+def accumulate(model: tf.keras.Model, settings: WorkloadSettings, batch: Batch, sdk: Sdk) -> None:
     """Make a model that is not divided accumulate gradients, if it has to."""
     if batch.accumulation > 1:
         model.set_gradient_accumulation_options(
@@ -117,7 +118,9 @@ def accumulate(model: tf.keras.Model, settings: Any, batch: Batch, sdk: Sdk) -> 
         )
 
 
-def divide(model: tf.keras.Model, stages: Mapping[str, int], settings: Any, accumulation: int, sdk: Sdk) -> None:
+def divide(
+    model: tf.keras.Model, stages: Mapping[str, int], settings: WorkloadSettings, accumulation: int, sdk: Sdk
+) -> None:
     """Make a model a pipeline; layers without a stage of their own join the last one."""
     assignment = model.get_pipeline_stage_assignment()
     for layer in assignment:
@@ -150,7 +153,7 @@ def schedule_of(pipeline: Pipeline, sdk: Sdk) -> Any:
     }[pipeline.schedule]
 
 
-def stage_options(settings: Any, sdk: Sdk) -> Optional[List[Any]]:
+def stage_options(settings: WorkloadSettings, sdk: Sdk) -> Optional[List[Any]]:
     """The shares of tile memory of each stage; nothing if one share is for all."""
     pipelining_ops = sdk.pipelining_ops
     options = [
