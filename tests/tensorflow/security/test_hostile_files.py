@@ -45,7 +45,7 @@ from ipulaunch.workers.state import checkpoints
 from ipulaunch.workers.state.training_state import TrainingState
 
 DEEP = "[" * 100_000
-A_FRACTION = next(leaf.key for leaf in leaves(schema_of("imagenet")) if leaf.kind == "Fraction")
+A_FRACTION = next(leaf.key for leaf in leaves(schema_of("imagenet")) if leaf.kind.item is Fraction)
 
 
 @pytest.fixture(autouse=True)
