@@ -158,7 +158,7 @@ def _made(cls: Type[S], values: Dict[str, Any]) -> S:
 
 
 def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: type) -> Dict[str, Any]:
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    fields, kinds = {field.name: field for field in dataclasses.fields(cls)}, _kinds(cls)
     for key, value in tree.items():
         if key not in fields:
             raise _unknown(prefix + key, first_origin(value), [prefix + name for name in fields], root)
@@ -175,9 +175,9 @@ def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: t
             origins[key] = "default"
         elif isinstance(given, dict):
             message = f"{first_origin(given)}: {key} is one value, not a section"
-            raise SettingsError(message, hint=f"expected {_expected(_kinds(cls)[name], field.metadata['about'])}")
+            raise SettingsError(message, hint=f"expected {_expected(kinds[name], field.metadata['about'])}")
         else:
-            values[name] = _checked(key, _kinds(cls)[name], given, field.metadata["about"])
+            values[name] = _checked(key, kinds[name], given, field.metadata["about"])
             origins[key] = given.origin
     return values
 

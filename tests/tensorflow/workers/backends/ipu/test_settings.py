@@ -14,6 +14,7 @@ from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.configs.settings.device import Device
+from ipulaunch.configs.settings.schema import leaves
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology import Batch
@@ -32,8 +33,7 @@ ESR, CONNECTION = "IPUConfig.floating_point_behaviour.esr =", "IPUConfig.device_
 
 
 def scheduling_algorithms() -> Tuple[str, ...]:
-    (field,) = [field for field in dataclasses.fields(Device) if field.name == "scheduling_algorithm"]
-    found: Tuple[str, ...] = field.metadata["choices"]
+    (found,) = (leaf.about.choices for leaf in leaves(Device) if leaf.key == "scheduling_algorithm")
     return found
 
 
