@@ -84,4 +84,4 @@ def test_batch_norm_and_padded_updates_train(bits: str, trained: Any) -> None:
 def test_replicas_that_round_stochastically_keep_their_weights_alike(rounding: str, trained: Any) -> None:
     """By night with the rounding that is off where the generator is not stable."""
     prepared = trained("training.precision=16.16", f"device.stochastic_rounding={rounding}", "training.remainder=pad")
-    assert prepared.backend.device.config.experimental.enable_prng_stability
+    assert prepared.device.config.experimental.enable_prng_stability
