@@ -7,12 +7,20 @@ import fcntl
 import os
 import shutil
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, NamedTuple
 
 import numpy as np
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.data_pipeline.records.files import SPLITS
+
+
+class Part(NamedTuple):
+    """A file of the set, and the samples that it gets."""
+
+    split: str
+    name: str
+    samples: range
 
 
 @contextlib.contextmanager

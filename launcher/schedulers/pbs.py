@@ -6,40 +6,32 @@ import re
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from ipulaunch.configs.errors import JobError, StoppedError, UsageError
-from ipulaunch.launcher.schedulers import script, time_limit
+from ipulaunch.launcher.schedulers import scheduler, script, time_limit
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, plain, quoted
 from ipulaunch.launcher.schedulers.record import Submitted
-from ipulaunch.launcher.schedulers.scheduler import (
-    CANCELLED,
-    DONE,
-    ENDING,
-    FAILED,
-    RUNNING,
-    STOPPED,
-    UNKNOWN,
-    WAITING,
-    JobState,
-    Observation,
-    Scheduler,
-)
 from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, UnknownJob, ask, must
 
 STATES = {
-    "Q": WAITING,
-    "H": WAITING,
-    "W": WAITING,
-    "T": WAITING,
-    "M": WAITING,
-    "R": RUNNING,
-    "S": RUNNING,
-    "U": RUNNING,
-    "B": RUNNING,
-    "E": ENDING,
+    "Q": scheduler.WAITING,
+    "H": scheduler.WAITING,
+    "W": scheduler.WAITING,
+    "T": scheduler.WAITING,
+    "M": scheduler.WAITING,
+    "R": scheduler.RUNNING,
+    "S": scheduler.RUNNING,
+    "U": scheduler.RUNNING,
+    "B": scheduler.RUNNING,
+    "E": scheduler.ENDING,
 }
 _ENDED = ("F", "C", "X")
 # 256 + the signal of qdel
-_EXITS = {"0": DONE, str(StoppedError.exit_code): STOPPED, "271": CANCELLED, "265": CANCELLED}
+_EXITS = {
+    "0": scheduler.DONE,
+    str(StoppedError.exit_code): scheduler.STOPPED,
+    "271": scheduler.CANCELLED,
+    "265": scheduler.CANCELLED,
+}
 _MAIL = {"BEGIN": "b", "END": "e", "FAIL": "a", "ALL": "abe", "NONE": "n"}
 
 
@@ -118,23 +110,25 @@ def submit(path: str) -> Mapping[str, str]:
     return {"id": number}
 
 
-def observe(jobs: Sequence[Submitted]) -> Observation:
+def observe(jobs: Sequence[Submitted]) -> scheduler.Observation:
     """The jobs, those that have ended among them."""
     answer = ask(["qstat", "-x", "-f", *(job.id for job in jobs)])
     if answer.code and "Unknown Job" not in answer.err:  # what a job that is forgotten gets
         raise JobError(f"qstat does not answer: {answer.words}")
     text = answer.out.replace("\n\t", "")
-    found: Dict[str, JobState] = {}
+    found: Dict[str, scheduler.JobState] = {}
     for part in re.split(r"^Job Id: *", text, flags=re.MULTILINE)[1:]:
         number, _, rest = part.partition("\n")
         fields = dict(re.findall(r"^ +(\w+) = (.*)$", rest, re.MULTILINE))
         state, code = fields.get("job_state", ""), fields.get("Exit_status", "")
         if state in _ENDED:
-            found[number.strip()] = JobState(_EXITS.get(code, FAILED), f"{state} (exit status {code or 'unknown'})")
+            found[number.strip()] = scheduler.JobState(
+                _EXITS.get(code, scheduler.FAILED), f"{state} (exit status {code or 'unknown'})"
+            )
         else:
             where = ",".join(dict.fromkeys(re.findall(r"([\w.-]+)/\d", fields.get("exec_host", ""))))
-            found[number.strip()] = JobState(STATES.get(state, UNKNOWN), state, where)
-    return Observation({job.id: found[job.id] for job in jobs if job.id in found})
+            found[number.strip()] = scheduler.JobState(STATES.get(state, scheduler.UNKNOWN), state, where)
+    return scheduler.Observation({job.id: found[job.id] for job in jobs if job.id in found})
 
 
 def cancel(job: Submitted) -> None:
@@ -142,9 +136,4 @@ def cancel(job: Submitted) -> None:
     must(["qdel", job.id], f"to delete job {job.id}")
 
 
-def log_argv(job: Submitted, follow: bool) -> List[str]:
-    """Logs are files in the run directory."""
-    return []
-
-
-SCHEDULER = Scheduler("job.sh", render, submit, observe, cancel, log_argv)
+SCHEDULER = scheduler.Scheduler("job.sh", render, submit, observe, cancel)

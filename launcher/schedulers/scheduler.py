@@ -37,6 +37,11 @@ class Observation(NamedTuple):
     notes: Tuple[str, ...] = ()  # what it would not say
 
 
+def logs_in_files(job: Submitted, follow: bool) -> List[str]:
+    """No command: the logs are files in the run directory."""
+    return []
+
+
 class Scheduler(NamedTuple):
     """A scheduler: from a job to a text, from a text to a submission, and what becomes of it."""
 
@@ -45,7 +50,7 @@ class Scheduler(NamedTuple):
     submit: Callable[[str], Mapping[str, str]]  # path of the script; returns what identifies the job
     observe: Callable[[Sequence[Submitted]], Observation]  # an error where nothing at all is said
     cancel: Callable[[Submitted], None]
-    log_argv: Callable[[Submitted, bool], List[str]]  # empty where logs are files
+    log_argv: Callable[[Submitted, bool], List[str]] = logs_in_files  # the command that shows or follows the logs
 
 
 def scheduler_of(name: str) -> Scheduler:
