@@ -20,10 +20,10 @@ from ipulaunch.topology.planning.popdist import Place
 
 
 def make_sources(job: Job, place: Place, threads: int, *, meet: Meet, progress: Progress) -> Dict[str, Source]:
-    """The sources of both splits; `meet` waits for the others and gives what instance 0 gave.
+    """The sources of both splits; `meet` waits for the other instances and returns what instance 0 passed.
 
-    Without training, or without validation, that split is not looked at: it has no samples then. `progress` hears now
-    and then of "staging", in bytes, and of "indexing", in files.
+    A job without training, or without validation, does not read that split: its source has no samples. `progress`
+    gets "staging", in bytes, and "indexing", in files, about once a second.
     """
     job.settings.data.refuse_unused(job.workload)
     unread: Dict[str, Source] = {split: Unread() for split in SPLITS}
@@ -49,7 +49,7 @@ def _sources(
     if data.directory is None:
         if data.synthetic_data is None:
             raise DataError(
-                f"{job.workload} needs --dataset-path, or --synthetic-data cpu for synthetic ones",
+                f"{job.workload} needs --dataset-path, or --synthetic-data cpu for synthetic samples",
                 hint=PUBLISHED_SETS[job.workload].hint,
             )
         return {split: SyntheticImages(data, split, seed) for split in splits}
@@ -75,7 +75,7 @@ def _mnist(job: Job, split: str) -> Source:
 
 
 def _fitting(job: Job, source: ImageArrays) -> Source:
-    """The source, whose images and labels must be such as the network takes."""
+    """The source, after a check that the network can take its images and labels."""
     _check_shape(job, source.inputs[1])
     data, last = job.settings.data, int(source.labels.max())
     if last >= data.classes:

@@ -12,13 +12,13 @@ from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.tools.new_set import Part, generator, new_directory
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
-# The channels of the published volumes are redshifts: the same structure, less and less grown.
+# The channels of the published volumes are redshifts: the same structure at earlier and earlier times.
 _GROWTH = np.array([1.0, 0.8, 0.6, 0.45], np.float32)
 _MEAN_COUNT = 8.0
 
 
 def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
-    """Write train/ and validation/ with files of so many samples each."""
+    """Write train/ and validation/."""
     counts = {"train": options["samples"], "validation": options["validation_samples"]}
     files = [file for split, count in counts.items() for file in _files(split, count, options["samples_per_file"])]
     progress = Progress(report, "volumes", sum(counts.values()))
@@ -52,7 +52,7 @@ def _records(file: Part, side: int, seed: int, progress: Progress) -> Iterator[b
 
 
 def draw_sample(side: int, seed: int, split: str, number: int) -> Tuple[np.ndarray, np.ndarray]:
-    """Counts in a volume, and what they were drawn from: amplitude, slope, cut-off and mean, each in [-1, 1]."""
+    """Counts in a volume, and their parameters: amplitude, slope, cut-off and mean, each in [-1, 1]."""
     draw = generator(seed, split, number)
     targets = draw.random(4, np.float32) * 2 - 1
     amplitude, slope, cut_off, mean = targets.tolist()

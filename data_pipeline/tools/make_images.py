@@ -87,7 +87,7 @@ def imagenet_sample(options: Dict[str, Any], split: str, number: int) -> Dict[st
 def small_samples(
     options: Dict[str, Any], split: str, count: int, side: int, progress: Progress
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """So many square pictures of ten classes, all at once, and their labels."""
+    """This many square pictures of ten classes, all at once, and their labels."""
 
     def one(number: int) -> Tuple[np.ndarray, int]:
         draw = generator(options["seed"], split, number)

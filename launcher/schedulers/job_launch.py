@@ -20,7 +20,7 @@ from ipulaunch.topology.planning.solver import Solution
 
 
 def with_layout(options: LaunchOptions, site: Site, scheduler: str) -> LaunchOptions:
-    """The options with the cores of a host as the site has them: a Pod has as many as it is given."""
+    """The options with the cores of the site's hosts; a Pod has as many as its limit says."""
     layout: Optional[str] = site.hosts.layout
     if layout is None and scheduler == "kubernetes" and site.kubernetes.cpu is not None:
         layout = f"1x{site.kubernetes.cpu}"
@@ -36,7 +36,7 @@ def launch_job(
     site: Site,
     wishes: Wishes,
 ) -> Tuple[Launch, LaunchOptions, Wishes]:
-    """The launch of a job that has a plan, with the options and wishes that the site and its variables complete."""
+    """The launch of a planned job, with the options and wishes completed by the site and the variables."""
     messages: List[Message] = []
     hosts = len(solution.plan.hosts)
     if options.host_layout is None and engine.is_rehearsal and hosts == 1 and wishes.nodelist is None:
@@ -48,7 +48,7 @@ def launch_job(
         messages.append(note(text))
     variables = variables_of(options.env, scheduler, os.environ, has_setup=has_setup)
     options = options._replace(env=variables.env)
-    require_images(resolved.workload, resolved.settings.data)  # the job would fail for it, after the queue
+    require_images(resolved.workload, resolved.settings.data)  # else the job would fail later, after the queue
     # The job itself looks up variables that are forwarded by name.
     values_alone = options._replace(env=tuple(text for text in options.env if "=" in text))
     launch = launch_planned(solution, resolved, values_alone, engine, None)

@@ -1,4 +1,4 @@
-"""PBS: a script for qsub, and what qstat says."""
+"""PBS: a script for qsub, and the states in qstat's output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MAIL = {"BEGIN": "b", "END": "e", "FAIL": "a", "ALL": "abe", "NONE": "n"}
 
 def render(job: ClusterJob) -> str:
     """The script for qsub."""
-    # The file names a host once for each mpiproc that was asked for, which is one.
+    # The file lists each host once per mpiproc, and we request one.
     hosts = Expression('--hostfile="$PBS_NODEFILE"') if job.hosts > 1 else None
     timer: List[str] = []
     if job.wishes.asked_after_s is not None:
@@ -62,7 +62,7 @@ def render(job: ClusterJob) -> str:
         "",
         *script.environment(job),
         *script.choice(job, hosts, "${PBS_JOBID%%.*}"),
-        # Only operators may put a job into the queue again, so it says what its owner can do.
+        # Only operators may requeue a job, so it prints what its owner can do.
         *script.waiting(['echo "stopped; to continue: qsub $run/job.sh"'], timer),
     ]
     return "\n".join(lines) + "\n"
@@ -85,7 +85,7 @@ def _directives(job: ClusterJob) -> List[str]:
     found += ["-j oe", f"-o {job.run}/scheduler.log"]
     if wishes.requeue is not None:
         found.append("-r y" if wishes.requeue else "-r n")
-    if wishes.sent:  # a PBS job begins with nothing of our environment; qsub looks the values up
+    if wishes.sent:  # a PBS job starts with an empty environment; qsub looks up the values
         found.append(f"-v {','.join(wishes.sent)}")
     add("-M", "mail", wishes.mail_user, "--mail-user")
     if wishes.mail_types:
@@ -96,24 +96,26 @@ def _directives(job: ClusterJob) -> List[str]:
 def _mail(types: Sequence[str]) -> str:
     for name in types:
         if name not in _MAIL:
-            raise UsageError(f"PBS sends no mail at {name}", hint=f"use {', '.join(_MAIL)}")
+            raise UsageError(f"PBS sends no mail for {name}", hint=f"use {', '.join(_MAIL)}")
     letters = sorted(set("".join(_MAIL[name] for name in types)))
     return "".join(letters) if letters == ["n"] else "".join(letter for letter in letters if letter != "n")
 
 
 def submit(path: str) -> Mapping[str, str]:
-    """Hand the script over."""
+    """Submit the script."""
     printed = must(["qsub", path], "the job", SUBMIT_ELSEWHERE).strip()
     number = printed.rpartition("\n")[2].strip()
     if not re.fullmatch(r"\d+(\[\])?(\.[\w.-]+)?", number, re.ASCII):
-        raise UnknownJob(f"qsub took the job and said {printed!r}, which is no job id", hint="look for it with qstat")
+        raise UnknownJob(
+            f"qsub took the job and printed {printed!r}, which is not a job id", hint="look for it with qstat"
+        )
     return {"id": number}
 
 
 def observe(jobs: Sequence[Submitted]) -> scheduler.Observation:
-    """The jobs, those that have ended among them."""
+    """The states of the jobs, including ended ones."""
     answer = ask(["qstat", "-x", "-f", *(job.id for job in jobs)])
-    if answer.code and "Unknown Job" not in answer.err:  # what a job that is forgotten gets
+    if answer.code and "Unknown Job" not in answer.err:  # PBS has forgotten the job
         raise JobError(f"qstat does not answer: {answer.words}")
     text = answer.out.replace("\n\t", "")
     found: Dict[str, scheduler.JobState] = {}
@@ -132,7 +134,7 @@ def observe(jobs: Sequence[Submitted]) -> scheduler.Observation:
 
 
 def cancel(job: Submitted) -> None:
-    """End the job; PBS asks it with TERM first."""
+    """End the job; PBS sends it TERM first."""
     must(["qdel", job.id], f"to delete job {job.id}")
 
 

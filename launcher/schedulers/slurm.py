@@ -1,4 +1,4 @@
-"""Slurm: a script for sbatch, and what squeue and sacct say."""
+"""Slurm: a script for sbatch, and the states in the output of squeue and sacct."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LONGEST_LEAD_S = 65535
 def render(job: ClusterJob) -> str:
     """The script for sbatch."""
     hosts = Expression('--hosts="$SLURM_JOB_NODELIST"') if job.hosts > 1 else None
-    # Slurm puts a job that it stops itself into the queue again, if it may; after the limit of time it would not.
+    # Slurm requeues a job that it preempts, if allowed, but not one that reaches its time limit.
     again = (
         ['scontrol requeue "$SLURM_JOB_ID"']
         if job.wishes.requeue
@@ -111,18 +111,18 @@ def _resources(job: ClusterJob) -> List[str]:
 
 
 def submit(path: str) -> Mapping[str, str]:
-    """Hand the script over; the id is what Slurm calls the job from now on."""
+    """Submit the script; returns the job's id."""
     printed = must(["sbatch", "--parsable", path], "the job", SUBMIT_ELSEWHERE).strip()
     match = re.fullmatch(r"(\d+)(?:;([\w.-]+))?", printed.rpartition("\n")[2], re.ASCII)
     if not match:
         raise UnknownJob(
-            f"sbatch took the job and said {printed!r}, which is no job id", hint="look for it with squeue"
+            f"sbatch took the job and printed {printed!r}, which is not a job id", hint="look for it with squeue"
         )
     return {"id": match.group(1), "cluster": match.group(2) or ""}
 
 
 def observe(jobs: Sequence[Submitted]) -> scheduler.Observation:
-    """The jobs in the queue, and from the accounting those that have left it; one question for all."""
+    """The states of the jobs, from the queue and, for those that have left it, the accounting; one call for all."""
     found: Dict[str, scheduler.JobState] = {}
     notes: List[str] = []
     for cluster in sorted({job.cluster for job in jobs}):
@@ -132,20 +132,20 @@ def observe(jobs: Sequence[Submitted]) -> scheduler.Observation:
             found.update(_queue(where, ids))
             missing = [job for job in ids if job not in found]
             found.update(_accounting(where, missing) if missing else {})
-        except (JobError, NotReadyError) as error:  # the others are known all the same
+        except (JobError, NotReadyError) as error:  # the states of the other clusters are still known
             notes.append(error.message)
     return scheduler.Observation(found, tuple(notes))
 
 
 def _queue(where: List[str], ids: Sequence[str]) -> Dict[str, scheduler.JobState]:
     queue = ask(["squeue", *where, "--noheader", "--states=all", f"--jobs={','.join(ids)}", "--format=%i|%T|%N|%r"])
-    if queue.code and "Invalid job id" not in queue.err:  # what a job that is forgotten gets
+    if queue.code and "Invalid job id" not in queue.err:  # Slurm has forgotten the job
         raise JobError(f"squeue does not answer: {queue.words}")
     return _parsed(queue.out)
 
 
 def _accounting(where: List[str], ids: Sequence[str]) -> Dict[str, scheduler.JobState]:
-    """Nothing where there is none: sacct refuses then."""
+    """Empty if the cluster has no accounting: sacct fails then."""
     fields = "--format=JobID,State,NodeList,ExitCode"
     argv = ["sacct", *where, "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(ids)}", fields]
     return _parsed(ask(argv).out)
@@ -165,7 +165,7 @@ def _parsed(text: str) -> Dict[str, scheduler.JobState]:
 
 
 def cancel(job: Submitted) -> None:
-    """End the job; Slurm asks it with TERM first."""
+    """End the job; Slurm sends it TERM first."""
     must(["scancel", *([f"--clusters={job.cluster}"] if job.cluster else []), job.id], f"to cancel job {job.id}")
 
 
