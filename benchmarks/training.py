@@ -11,7 +11,9 @@ are ratios; absolute times mean little on a shared machine. Exit code 1: one has
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import statistics
@@ -21,6 +23,9 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List, Sequence
 
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import Log
+from ipulaunch.launcher.supervise.progress import Follower
 from ipulaunch.topology.planning.plan import from_json
 
 REPLICAS = 4
@@ -50,9 +55,10 @@ def through_ipulaunch(name: str, directory: Path) -> float:
 def rate_of(run: Path) -> float:
     """Samples per second by the clock, with all that is done between updates: from the first log, at the end of the
     epoch that compiles, to the last."""
-    events = [json.loads(line) for line in (run / "instance-000" / "events.jsonl").read_text().splitlines()]
-    first, *_, last = [event for event in events if event["event"] == "log"]
-    updates, seconds = last["update"] - first["update"], (last["time_ns"] - first["time_ns"]) / 1e9
+    with contextlib.closing(Follower(RunDirectory(run), 1)) as follower:
+        recorded = itertools.chain.from_iterable(iter(follower.look, []))
+        (first_ns, first), *_, (last_ns, last) = [(ns, each) for _, ns, each in recorded if isinstance(each, Log)]
+    updates, seconds = last.update - first.update, (last_ns - first_ns) / 1e9
     return float(updates * from_json((run / "plan.json").read_text()).batch.global_size / seconds)
 
 

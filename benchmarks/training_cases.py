@@ -22,29 +22,36 @@ from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.host_events import host_events
-from ipulaunch.topology.planning.popdist import Place, read_place
-from ipulaunch.workers.backends.collective import join
+from ipulaunch.topology.planning.plan import Plan
+from ipulaunch.topology.planning.popdist import read_place
+from ipulaunch.workers.backends.collective import join, texts_of
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.instance import Instance
+from ipulaunch.workers.lifecycle.binding import Binding
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
 from ipulaunch.workers.models.schedules import RateOverTime
+from ipulaunch.workers.pasted_line import plan_of_pasted_line
 from ipulaunch.workers.progress import Progress
 
 OVERHEAD_ROUNDS = 7
+_BINDING = Binding("0", 1, "default")  # benchmarks are bound from outside
 
 
 class Setup(NamedTuple):
     """One job, as a single instance with all replicas would do it."""
 
     job: Job
-    batch: Batch
-    place: Place
+    plan: Plan
     source: Source
+
+    @property
+    def batch(self) -> Batch:
+        return self.plan.batch
 
     @property
     def updates(self) -> int:
@@ -53,10 +60,10 @@ class Setup(NamedTuple):
     def optimizer(self) -> Any:
         return make_optimizer(self.job.settings, self.batch, self.updates)
 
-    def stream(self, batch: Batch, place: Place, epochs: int) -> tf.data.Dataset:
+    def stream(self, batch: Batch, replicas: range, epochs: int) -> tf.data.Dataset:
         updates = range(epochs * (self.source.samples // batch.global_size))
         return training_stream(
-            self.source, batch, place, shuffle=Shuffle(0), updates=updates, by_replica=True, threads=2
+            self.source, batch, replicas, shuffle=Shuffle(0), updates=updates, by_replica=True, threads=2
         )
 
 
@@ -64,9 +71,9 @@ def settled(name: str, settings: Sequence[str], replicas: int) -> Setup:
     overrides = [assignment(text, "--set") for text in settings]
     job = Job(name, "cpu", resolve(name, rehearsal=True, overrides=overrides).settings)
     batch = Batch(job.settings.training.micro_batch_size, replicas, 1)
-    place = Place(0, 1, 0, 1, 0, replicas, replicas, 1)
-    source = make_sources(job, place, 1, meet=str, progress=lambda what, done, total: None)["train"]
-    return Setup(job, batch, place, source)
+    plan = plan_of_pasted_line(job, batch, read_place({}, replicas), _BINDING, lambda text: [text])
+    source = make_sources(job, plan, 0, 1, meet=str, progress=lambda what, done, total: None)["train"]
+    return Setup(job, plan, source)
 
 
 class _Laps(tf.keras.callbacks.Callback):  # type: ignore[misc]
@@ -90,10 +97,9 @@ def plain_fit(setup: Setup, *, with_horovod: bool) -> Dict[str, float]:
         optimizer, broadcast, count, number = _divided(optimizer)
         callbacks.append(broadcast)
     share = Batch(setup.batch.global_size // count, count, 1)
-    place = Place(number, count, number, count, number, 1, count, 1)
     loss = measures_of(settings)[0]
     model.compile(optimizer, loss=lambda targets, outputs: loss.of(targets, outputs))
-    data = setup.stream(share, place, epochs)
+    data = setup.stream(share, range(number, number + 1), epochs)
     model.fit(data, epochs=epochs, steps_per_epoch=setup.updates, callbacks=callbacks, verbose=0)
     samples = (epochs - 1) * setup.updates * setup.batch.global_size
     return {"samples_per_s": samples / (time.perf_counter() - laps.start)}
@@ -116,22 +122,23 @@ def overhead(setup: Setup) -> Dict[str, float]:
     """
     job, batch, updates = setup.job, setup.batch, setup.updates
     place = read_place(os.environ)
-    collective = join(place)
+    collective = join(place.instance, place.instances)
+    plan = plan_of_pasted_line(job, batch, place, _BINDING, lambda text: texts_of(collective, text))
     training = job.settings.training
     events, _ = host_events(1, updates, training.logs_per_epoch, training.ckpts_per_epoch)
-    backend = CpuBackend(job.settings, batch, place, collective)
+    backend = CpuBackend(job.settings, plan, place.instance, collective)
     model = build_model(network_of(job.settings), backend.dropout)
     trained = backend.prepare(model, setup.optimizer(), measures_of(job.settings), events)
     update = trained.make_train_function()
-    update(iter(setup.stream(batch, place, 1)))  # compiles
+    update(iter(setup.stream(batch, backend.replicas, 1)))  # compiles
     bare: List[float] = []
     added: List[float] = []
     with tempfile.TemporaryDirectory() as directory:
         run = RunDirectory(Path(directory))
-        records, stop = Records(run, place.instance), StopRequest(run, place, collective)
-        instance = Instance(job, batch, place, backend, run, records, 1, stop)
+        records, stop = Records(run, place.instance), StopRequest(run, place.instance, collective)
+        instance = Instance(job, plan, place.instance, backend, run, records, 1, stop)
         for _ in range(OVERHEAD_ROUNDS):
-            stream = setup.stream(batch, place, 1)
+            stream = setup.stream(batch, backend.replicas, 1)
             start = time.perf_counter()
             data = iter(stream)  # within the measured time, as in fit
             for _ in range(updates):
@@ -139,7 +146,7 @@ def overhead(setup: Setup) -> Dict[str, float]:
             bare.append(time.perf_counter() - start)
             samples = setup.source.samples
             progress = Progress(instance, events, lambda row: None, lambda progress: None, samples)
-            feed = Feed(setup.stream(batch, place, 1))
+            feed = Feed(setup.stream(batch, backend.replicas, 1))
             start = time.perf_counter()
             trained.fit(feed, epochs=1, steps_per_epoch=updates, callbacks=[progress])
             added.append((time.perf_counter() - start) / bare[-1] - 1)

@@ -55,7 +55,7 @@ class Vipu:
 
 @dataclass(frozen=True)
 class Defaults:
-    """What the scheduler is told unless the command line says otherwise."""
+    """What a job asks of the scheduler unless the command line says otherwise."""
 
     account: Optional[str] = setting(None, "account or project that pays")
     partition: Optional[str] = setting(None, "partition or queue")

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Tuple
 import numpy as np
 
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 _MIXED_AT_ONCE = 1 << 20  # samples, unless a window has more; bounds the memory
 
@@ -84,8 +83,8 @@ def whole_updates(
     return order, weights
 
 
-def training_ids(order: np.ndarray, batch: Batch, place: Place, *, by_replica: bool) -> np.ndarray:
-    """One instance's part of what all replicas take in an epoch: a row per micro-batch.
+def training_ids(order: np.ndarray, batch: Batch, replicas: range, *, by_replica: bool) -> np.ndarray:
+    """What these replicas, those of one instance, take in an epoch: a row per micro-batch.
 
     In an update an IPU infeed hands out step after step, within a step a micro-batch to each replica; the CPU
     backend runs one replica after the other (`by_replica`). Which sample meets which replica is the same.
@@ -93,16 +92,16 @@ def training_ids(order: np.ndarray, batch: Batch, place: Place, *, by_replica: b
     updates = len(order) // batch.global_size
     whole = order[: updates * batch.global_size]
     cube = whole.reshape(updates, batch.accumulation, batch.replicas, batch.micro_size)
-    mine = cube[:, :, place.first_replica : place.first_replica + place.local_replicas]
+    mine = cube[:, :, replicas.start : replicas.stop]
     if by_replica:
         mine = mine.swapaxes(1, 2)
     return mine.reshape(-1, batch.micro_size)
 
 
-def validation_ids(samples: int, batch: Batch, place: Place) -> Tuple[np.ndarray, np.ndarray]:
-    """The samples that one instance validates, and their weights: padding to whole micro-batches has weight 0."""
+def validation_ids(samples: int, batch: Batch, replicas: range) -> Tuple[np.ndarray, np.ndarray]:
+    """The samples that these replicas validate, and their weights: padding to whole micro-batches has weight 0."""
     per_step = batch.micro_size * batch.replicas
     steps = -(-samples // per_step)
     ids = np.arange(steps * per_step, dtype=id_type(steps * per_step)).reshape(steps, batch.replicas, batch.micro_size)
-    mine = ids[:, place.first_replica : place.first_replica + place.local_replicas].reshape(-1, batch.micro_size)
+    mine = ids[:, replicas.start : replicas.stop].reshape(-1, batch.micro_size)
     return np.minimum(mine, samples - 1), (mine < samples).astype(np.float32)

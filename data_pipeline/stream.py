@@ -19,7 +19,6 @@ from ipulaunch.data_pipeline.order import (
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology import Batch
 from ipulaunch.topology.planning.batch import updates_per_epoch
-from ipulaunch.topology.planning.popdist import Place
 
 _MICRO_BATCHES_AHEAD = 4  # per thread; bounds the memory of an instance, whatever the number of samples
 
@@ -27,7 +26,7 @@ _MICRO_BATCHES_AHEAD = 4  # per thread; bounds the memory of an instance, whatev
 def training_stream(
     source: Source,
     batch: Batch,
-    place: Place,
+    replicas: range,
     *,
     shuffle: Shuffle,
     updates: range,
@@ -36,20 +35,20 @@ def training_stream(
     remainder: str = "drop",
     traced: bool = False,
 ) -> tf.data.Dataset:
-    """Micro-batches of these weight updates, counted from the start of training, for our replicas and all steps.
+    """Micro-batches of these weight updates, counted from the start of training, for these replicas and all steps.
 
     (inputs, targets), with `pad` also the weights of the samples, and when traced also (epoch, the planned
     numbers, the numbers that were read): a sample that cannot be read may be replaced. Here, an epoch is a pass over
     the samples.
     """
     per_epoch = updates_per_epoch(source.samples, batch, remainder)
-    rows_per_update = place.local_replicas * batch.accumulation
+    rows_per_update = len(replicas) * batch.accumulation
     first_epoch, skipped = divmod(updates.start, per_epoch)
 
     @ends_with_python
     def rows(epoch: np.ndarray) -> np.ndarray:
         order, _ = whole_updates(source.samples, shuffle, int(epoch), batch, remainder)
-        ids = training_ids(order, batch, place, by_replica=by_replica)
+        ids = training_ids(order, batch, replicas, by_replica=by_replica)
         return ids[skipped * rows_per_update if epoch == first_epoch else 0 :]
 
     def numbered(epoch: Any) -> tf.data.Dataset:
@@ -62,7 +61,7 @@ def training_stream(
     read = source.traced if traced else source.dataset
     samples = read(every, batch.micro_size, threads)
     if remainder == "pad":
-        last = training_ids(last_weights(source.samples, batch), batch, place, by_replica=by_replica)
+        last = training_ids(last_weights(source.samples, batch), batch, replicas, by_replica=by_replica)
         weights = _weights(last, updates, per_epoch)
         weighted = tf.data.Dataset.zip((samples, weights))
         samples = weighted.map(lambda sample, weight: (*sample[:2], weight, *sample[2:]))
@@ -72,9 +71,9 @@ def training_stream(
     return _ahead(samples, threads)
 
 
-def validation_stream(source: Source, batch: Batch, place: Place, *, threads: int) -> tf.data.Dataset:
-    """Micro-batches of one pass over the validation samples, with a weight for each sample."""
-    ids, weights = validation_ids(source.samples, batch, place)
+def validation_stream(source: Source, batch: Batch, replicas: range, *, threads: int) -> tf.data.Dataset:
+    """Micro-batches of these replicas in one pass over the validation samples, with a weight for each sample."""
+    ids, weights = validation_ids(source.samples, batch, replicas)
     samples = source.dataset(_numbers(tf.constant(0, tf.int64), ids), batch.micro_size, threads)
     weighted = tf.data.Dataset.zip((samples, tf.data.Dataset.from_tensor_slices(weights)))
     return _ahead(weighted.map(lambda sample, weight: (*sample, weight)), threads)

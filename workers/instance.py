@@ -1,27 +1,31 @@
-"""One instance of a run: what it does, where it is, and where it writes."""
+"""One instance of a run: its job, its part of the plan, and where it writes."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import signal
+from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import WarningEvent
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.data_pipeline.sources.normalise import as_sent
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.interface import Backend
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 
 
-class Instance(NamedTuple):
+@dataclass(frozen=True)
+class Instance:
     """What every part of the work needs to know."""
 
     job: Job
-    batch: Batch
-    place: Place
+    plan: Plan
+    index: int  # in the plan
     backend: Backend[Any]
     run: RunDirectory
     records: Records
@@ -33,10 +37,27 @@ class Instance(NamedTuple):
         return self.job.settings
 
     @property
+    def batch(self) -> Batch:
+        return self.plan.batch
+
+    @property
     def writes(self) -> bool:
         """Whether it writes what belongs to the run as a whole."""
-        return self.place.instance == 0
+        return self.index == 0
+
+    def warn(self, message: str) -> None:
+        """Record a warning."""
+        self.records.event(WarningEvent(message))
 
     def sent(self, stream: tf.data.Dataset) -> tf.data.Dataset:
         """A stream with its inputs as they leave the host."""
         return as_sent(stream, self.settings, self.threads)
+
+
+def make_instance(
+    job: Job, plan: Plan, index: int, backend: Backend[Any], run: RunDirectory, records: Records, threads: int
+) -> Instance:
+    """An instance that listens to the signals which ask for a stop."""
+    stop = StopRequest(run, index, backend.collective)
+    stop.listen(*(signal.Signals[f"SIG{name}"] for name in job.settings.survival.stop_signals))
+    return Instance(job, plan, index, backend, run, records, threads, stop)

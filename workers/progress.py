@@ -37,7 +37,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self.last_event = 0.0
         self.metrics: Dict[str, float] = {}
         self.sums: Dict[str, float] = {}  # since the last log
-        self.summed = 0.0  # updates, of which one that was padded counts in part
+        self.summed = 0.0  # updates; one that was padded is counted in part
 
     @property
     def facts(self) -> Dict[str, Any]:
@@ -54,7 +54,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         return samples_of(updates, self.samples, self.instance.batch, self.instance.settings.training.remainder)
 
     def continue_from(self, path: str, update: int, facts: Mapping[str, Any]) -> None:
-        """Go on at the update of a checkpoint; not all tell how long they took to train."""
+        """Go on at the update of a checkpoint; older ones do not have the time that their training took."""
         try:
             since_log = facts["since_log"]
             self.updates, self.summed = update, float(since_log["updates"])
@@ -99,7 +99,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self.lap = time.perf_counter()
 
     def _require_finite(self, values: Dict[str, float]) -> None:
-        """A training whose loss is no number has nothing left to learn, to log or to keep."""
+        """Stop a training whose loss is not a number: it has nothing left to learn, to log or to keep."""
         if not all(map(math.isfinite, values.values())):
             raise JobError(
                 f"the loss is not finite any more after update {self.updates}: {values}",
@@ -109,9 +109,9 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def _log(self) -> None:
         means = {name: total / self.summed for name, total in self.sums.items()}
         self.metrics, self.sums, self.summed = means, {}, 0.0
-        self.instance.records.event(Log(self.events.epochs, self.rate(), self.updates, self.epoch, means))
         row = {"update": self.updates, "epoch": self.epoch, **means}
-        self.log({**row, "samples_per_s": self.rate() * self.instance.place.instances, "train_s": self.train_s})
+        self.instance.records.event(Log(self.events.epochs, self.rate(), self.updates, self.epoch, means))
+        self.log({**row, "samples_per_s": self.rate() * self.instance.plan.instances, "train_s": self.train_s})
 
     @property
     def epoch(self) -> float:
@@ -124,4 +124,4 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         updates, seconds = self.warm_updates, self.warm_s
         if not updates:  # there was only the call that compiles
             updates, seconds = self.call_updates, self.here_s
-        return updates * self.instance.batch.global_size / self.instance.place.instances / seconds if seconds else 0.0
+        return updates * self.instance.batch.global_size / self.instance.plan.instances / seconds if seconds else 0.0

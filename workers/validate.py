@@ -1,71 +1,35 @@
-"""Validation: every checkpoint in order, and which of them is best."""
+"""Validation: every checkpoint in order, which of them is best, and how near it comes to a target."""
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
-
-import numpy as np
+from typing import Any, Dict, List, Optional, Sequence
 
 from ipulaunch.configs.errors import DataError, JobError, StoppedError
-from ipulaunch.configs.runs.events import Validation, WarningEvent
+from ipulaunch.configs.runs.events import Validation
 from ipulaunch.data_pipeline.sources.source import Source
-from ipulaunch.topology.networks.host_events import HostEvents
-from ipulaunch.workers.backends.interface import Trained
-from ipulaunch.workers.feeds import validation_batch, validation_feed, validation_progress
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.models.measures import Measure, measures_of
-from ipulaunch.workers.state import checkpoints
 from ipulaunch.workers.state.history import History
-from ipulaunch.workers.state.identity import network_of_training, require_same
-from ipulaunch.workers.state.sweep import sweep_metrics
-from ipulaunch.workers.state.training_state import TrainingState
+from ipulaunch.workers.trainers.trainer import Row, Trainer
+
+_MARGIN = 0.02  # below the target, as published: at this distance the metric has fallen to 61 %
 
 
-def validate_run(
-    instance: Instance,
-    source: Source,
-    events: HostEvents,
-    trained: Trained,
-    state: TrainingState,
-    saved: Sequence[Path],
-    history: Optional[History],
-) -> Dict[str, Any]:
-    """Evaluate the checkpoints of this run, or those asked for; what the summary says of them."""
-    training = instance.settings.training
-    micro_size = validation_batch(instance).micro_size
-
-    def validate() -> Dict[str, float]:
-        feed = validation_feed(instance, source)
-        values = instance.backend.validate(trained, feed, source.samples, micro_size, validation_progress(instance))
-        return {f"val_{name}": value for name, value in values.items()}
-
-    asked = training.checkpoint_input_dir
-    if asked is not None and instance.writes:
-        saved = checkpoints.found_in(Path(asked))
-    paths = _agreed(saved, instance.backend.collective.first)
-    if not paths and not training.training:
-        where = f" in {asked}" if asked else ""
-        instance.records.event(WarningEvent(f"there is no checkpoint{where}: random weights are evaluated"))
-    rows: List[Dict[str, Any]] = []
+def validate(instance: Instance, trainer: Trainer, source: Source, history: Optional[History]) -> Dict[str, Any]:
+    """Evaluate the checkpoints of this run, or others if the settings name some; returns their part of the summary."""
+    settings, paths = instance.settings, trainer.saved()
     everything: List[Optional[Path]] = [*paths]
+    rows: List[Row] = []
     for path in everything or [None]:
         if instance.stop.agreed():
             raise StoppedError(f"stopped on request after the validation of {len(rows)} of {len(paths)} checkpoints")
-        row: Dict[str, Any] = {"update": events.total_updates, "epoch": events.epochs}
-        if path is not None:
-            checkpoint = _whole(instance, path)
-            if checkpoint is None:
-                continue
-            hint = "evaluate it with the settings of its run, which are in its job.yaml"
-            require_same(network_of_training(instance.settings), checkpoint.facts, str(path), hint)
-            state.restore_weights(checkpoint)
-            row = {"checkpoint": path.name, "update": checkpoint.update, "epoch": checkpoint.facts.get("epoch")}
-        values = validate()
+        row = trainer.evaluate(path, source)
+        if row is None:
+            continue
+        values = {name: value for name, value in row.items() if name.startswith("val_")}
         instance.records.event(Validation(source.samples, row["update"], row["epoch"], values, row.get("checkpoint")))
-        row.update(values)
         if history is not None:
             history.add(row)
         rows.append(row)
@@ -75,33 +39,15 @@ def validate_run(
             hint="name those of another run, or train again",
         )
     if not all(math.isfinite(value) for row in rows for name, value in row.items() if name.startswith("val_")):
-        raise JobError("a validation loss is not finite", hint="lower the learning rate, or raise --loss-scaling")
-    measure = measures_of(instance.settings)[-1]
-    found = judged(rows, measure, training.target_accuracy)
-    if instance.settings.logging.sweep:
-        found.update(sweep_metrics(rows, measure, training.target_accuracy or instance.settings.usual_target))
+        raise JobError("a validation loss is not finite", hint=trainer.remedy)
+    measure, target = measures_of(settings)[-1], settings.training.target_accuracy
+    found = judged(rows, measure, target)
+    if settings.logging.sweep:
+        found.update(sweep_metrics(rows, measure, target or settings.usual_target))
     return {"validation_samples": source.samples, **found}
 
 
-def _agreed(paths: Sequence[Path], first: Callable[[str], str]) -> List[Path]:
-    """The checkpoints that instance 0 sees, on all."""
-    return [Path(text) for text in json.loads(first(json.dumps([str(path) for path in paths])))]
-
-
-def _whole(instance: Instance, path: Path) -> Optional[checkpoints.Checkpoint]:
-    """A checkpoint that all instances can read; one that is damaged is told, and left out by all."""
-    checkpoint, reason = None, f"{path} cannot be read whole by another instance"
-    try:
-        checkpoint = checkpoints.load(path)
-    except DataError as error:
-        reason = error.message
-    if instance.backend.collective.sum(np.array([checkpoint is None], np.int64))[0]:
-        instance.records.event(WarningEvent(f"{reason}; it is not evaluated"))
-        return None
-    return checkpoint
-
-
-def judged(rows: Sequence[Dict[str, Any]], measure: Measure, target: Optional[float]) -> Dict[str, Any]:
+def judged(rows: Sequence[Row], measure: Measure, target: Optional[float]) -> Dict[str, Any]:
     """The last values, the best checkpoint, the first that is as good as a target, and by which measure they are."""
     name, sign = f"val_{measure.name}", -1 if measure.better == "higher" else 1
     last = {key: value for key, value in rows[-1].items() if key.startswith("val_")}
@@ -111,3 +57,16 @@ def judged(rows: Sequence[Dict[str, Any]], measure: Measure, target: Optional[fl
         reached = (row for row in rows if sign * row[name] <= sign * target)
         found["target"] = {"value": target, "reached_by": next(reached, None)}
     return found
+
+
+def sweep_metrics(rows: Sequence[Row], measure: Measure, target: float) -> Dict[str, Optional[float]]:
+    """The first epoch that is as good as the target, and the optimization metric of the last validation.
+
+    The metric is larger for fewer epochs, and falls like a bell curve with the distance from a target that is missed.
+    """
+    sign = 1 if measure.better == "higher" else -1
+    beyond = [sign * (row[f"val_{measure.name}"] - target) for row in rows]
+    reached = (row["epoch"] for row, distance in zip(rows, beyond) if distance >= 0)
+    missing, epoch = min(beyond[-1], 0.0), rows[-1]["epoch"]
+    metric = math.exp(-0.5 * (missing / _MARGIN) ** 2) / epoch if epoch else None
+    return {"epoch_to_target": next(reached, None), "optimization_metric": metric}

@@ -29,7 +29,7 @@ def checkpoints_of(run: RunDirectory, job: Optional[Job]) -> Path:
     if job is None:
         return run.checkpoints
     settings = job.settings
-    elsewhere = settings.training.checkpoint_output_dir if settings.api == KERAS else settings.estimator.model_dir
+    elsewhere = settings.training.checkpoint_output_dir if settings.api == KERAS else settings.estimator_run.model_dir
     return Path(elsewhere) if elsewhere else run.checkpoints
 
 

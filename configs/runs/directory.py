@@ -7,12 +7,14 @@ import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, Union
+from typing import Iterator, List, Union
 
 from ipulaunch.configs.errors import NotReadyError
 
 RUNS = "runs"  # where runs are, unless the user names another place
 INSIDE = "run"  # where a submitted job keeps its records, in the directory of its submission
+
+_INSTANCE = "instance-"
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class RunDirectory:
 
     @property
     def attempts(self) -> Path:
-        """The records of earlier attempts at the run."""
+        """The records of earlier attempts."""
         return self.path / "attempts"
 
     @property
@@ -95,8 +97,20 @@ class RunDirectory:
     def curves(self, ending: str) -> Path:
         return self.path / f"curves.{ending}"
 
+    def attempt(self, number: int) -> RunDirectory:
+        """Where the records of an earlier attempt are."""
+        return RunDirectory(self.attempts / str(number))
+
+    def earlier_attempts(self) -> List[int]:
+        """The earlier attempts, the first one first."""
+        return _numbers(self.attempts, "")
+
+    def instances(self) -> List[int]:
+        """The instances that have a directory here."""
+        return _numbers(self.path, _INSTANCE)
+
     def instance(self, index: int) -> Path:
-        return self.path / f"instance-{index:03}"
+        return self.path / f"{_INSTANCE}{index:03}"
 
     def log(self, index: int) -> Path:
         return self.instance(index) / "log.txt"
@@ -121,6 +135,12 @@ class RunDirectory:
 
     def done(self, index: int) -> Path:
         return self.instance(index) / "done.json"
+
+
+def _numbers(directory: Path, prefix: str) -> List[int]:
+    """The numbers in the names of what is in a directory."""
+    names = (path.name[len(prefix) :] for path in directory.glob(f"{prefix}*"))
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 @contextlib.contextmanager

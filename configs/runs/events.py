@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import reprlib
 from dataclasses import dataclass, field
-from typing import Any, Callable, ClassVar, Dict, Mapping, Optional, Tuple, Type, get_type_hints
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Tuple, Type, get_type_hints
 
 from ipulaunch.configs.text import counted
 
@@ -273,6 +272,19 @@ _KINDS: Dict[str, Type[Event]] = {
 }
 
 
+def _fields(event: Type[Event]) -> List[Tuple[str, Any, bool]]:
+    """Name and type of each field of an event, and whether a line must have it."""
+    types, missing = get_type_hints(event), dataclasses.MISSING
+    return [
+        (each.name, types[each.name], each.default is missing and each.default_factory is missing)
+        for each in dataclasses.fields(event)
+    ]
+
+
+# Resolved when this module is imported, before anybody's lines are read: it evaluates the annotations.
+_FIELDS = {kind: _fields(event) for kind, event in _KINDS.items()}
+
+
 def read_event(record: Any) -> Event:
     """The event in a parsed line, which anybody may have written; a ValueError says what is wrong with it."""
     if not isinstance(record, dict):
@@ -283,7 +295,7 @@ def read_event(record: Any) -> Event:
     if kind not in _KINDS:
         return UnknownEvent()
     event, values = _KINDS[kind], {}
-    for name, wanted, is_needed in _fields(kind):
+    for name, wanted, is_needed in _FIELDS[kind]:
         if name == "metrics":
             values[name] = measured(record)
         elif name in record or is_needed:
@@ -311,17 +323,6 @@ _EXPECTED: Dict[Any, Tuple[Callable[[Any], bool], str]] = {
     Optional[str]: (lambda value: value is None or isinstance(value, str), "text or null"),
     Mapping[str, Any]: (lambda value: isinstance(value, dict), "an object"),
 }
-
-
-@functools.lru_cache(maxsize=None)
-def _fields(kind: str) -> Tuple[Tuple[str, Any, bool], ...]:
-    """Name and type of each field of an event, and whether a line must have it."""
-    event = _KINDS[kind]
-    types, missing = get_type_hints(event), dataclasses.MISSING
-    return tuple(
-        (each.name, types[each.name], each.default is missing and each.default_factory is missing)
-        for each in dataclasses.fields(event)
-    )
 
 
 def _without_none(fields: Dict[str, Any], name: str) -> Dict[str, Any]:

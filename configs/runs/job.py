@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
 import yaml
 
@@ -14,7 +14,10 @@ from ipulaunch.configs.settings.schema import build, leaves, plain, plain_value,
 from ipulaunch.configs.settings.tree import Given, assignment, parse_yaml
 from ipulaunch.configs.settings.workloads import Resolved, schema_of
 
-BACKENDS = IPU, CPU = ("ipu", "cpu")
+if TYPE_CHECKING:
+    from ipulaunch.configs.settings.workload import WorkloadSettings
+
+BACKENDS = _IPU, _CPU = ("ipu", "cpu")
 
 
 class Job(NamedTuple):
@@ -22,12 +25,12 @@ class Job(NamedTuple):
 
     workload: str
     backend: str  # one of BACKENDS
-    settings: Any
+    settings: WorkloadSettings
 
     @property
     def is_rehearsal(self) -> bool:
         """Whether the job runs on CPUs."""
-        return self.backend == CPU
+        return self.backend == _CPU
 
 
 def to_yaml(job: Job) -> str:

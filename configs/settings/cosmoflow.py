@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from ipulaunch.configs.settings.data import Data
-from ipulaunch.configs.settings.estimators import KERAS, REPLICATED, CosmoflowEstimator, check_api
+from ipulaunch.configs.settings.estimators import KERAS, REPLICATED, CosmoflowEstimator
 from ipulaunch.configs.settings.schema import section, setting
-from ipulaunch.configs.settings.workload import WorkloadSettings
+from ipulaunch.configs.settings.workload import Model, WithEstimators
 
 
 @dataclass(frozen=True)
-class CosmoflowModel:
+class CosmoflowModel(Model):
     """The published network: conv blocks that halve the volume, two dense layers, one output per target."""
 
     name: str = setting(
@@ -83,16 +83,12 @@ def side_options(side: int, layers: int) -> str:
 
 
 @dataclass(frozen=True)
-class CosmoflowSettings(WorkloadSettings):
+class CosmoflowSettings(WithEstimators):
     """Everything a CosmoFlow run is made from."""
 
     data: CosmoflowData = section(CosmoflowData)
     model: CosmoflowModel = section(CosmoflowModel)
     estimator: CosmoflowEstimator = section(CosmoflowEstimator)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_api(self, self.api)
 
     @property
     def api(self) -> str:
@@ -104,5 +100,4 @@ class CosmoflowSettings(WorkloadSettings):
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        """The shape of one sample."""
         return (self.data.side, self.data.side, self.data.side, self.data.channels)

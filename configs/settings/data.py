@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Optional
 
 from ipulaunch.configs.errors import SettingsError
@@ -61,6 +62,17 @@ class Data:
     def option(self) -> str:
         """The option that names the directory."""
         return flag_of(type(self), "directory")
+
+    @property
+    def path(self) -> Path:
+        """The directory, where one is named."""
+        assert self.directory is not None
+        return Path(self.directory)
+
+    @property
+    def has_images(self) -> bool:
+        """Whether samples are images, which have pixels and colours."""
+        return False
 
     @property
     def is_synthetic(self) -> bool:

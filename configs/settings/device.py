@@ -1,4 +1,4 @@
-"""The settings of the IPU itself: what a rehearsal on CPUs records and cannot honour."""
+"""The settings of the IPU itself: a rehearsal on CPUs records them and cannot apply them."""
 
 from __future__ import annotations
 

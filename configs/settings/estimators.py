@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Optional
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.schema import setting
+
+if TYPE_CHECKING:
+    from ipulaunch.configs.settings.workload import WithEstimators, WorkloadSettings
 
 KERAS, PLAIN, REPLICATED, PIPELINED = APIS = ("keras", "estimator", "replica-estimator", "pipeline-estimator")
 
@@ -41,12 +44,12 @@ class CosmoflowEstimator(EstimatorRun):
     use: bool = setting(False, "train with an Estimator", flag="--use-estimator/--no-use-estimator")
 
 
-def check_api(settings: Any, api: str) -> None:
-    """Raise for the first setting that this API has no use for."""
-    if api == KERAS:
+def check_api(settings: WithEstimators) -> None:
+    """Raise for the first setting that the API cannot use."""
+    if settings.api == KERAS:
         _refuse_without(settings.estimator)
         return
-    _refuse_layout(settings, api)
+    _refuse_layout(settings, settings.api)
     _refuse_numbers(settings)
     _refuse_events(settings)
 
@@ -61,7 +64,7 @@ def _refuse_without(run: EstimatorRun) -> None:
             )
 
 
-def _refuse_layout(settings: Any, api: str) -> None:
+def _refuse_layout(settings: WorkloadSettings, api: str) -> None:
     replicas = settings.launch.num_replicas
     if api == PLAIN and replicas not in (None, 1):
         raise SettingsError(
@@ -88,7 +91,7 @@ def check_accumulation(api: str, accumulation: int) -> None:
         )
 
 
-def _refuse_numbers(settings: Any) -> None:
+def _refuse_numbers(settings: WorkloadSettings) -> None:
     optimizer, schedule, training = settings.optimizer, settings.schedule, settings.training
     refused = (
         (optimizer.name == "lars", "--optimizer lars", "use sgd, adam, adadelta or rmsprop"),
@@ -107,7 +110,7 @@ def _refuse_numbers(settings: Any) -> None:
             raise SettingsError(f"{what} is not possible with an Estimator", hint=instead)
 
 
-def _refuse_events(settings: Any) -> None:
+def _refuse_events(settings: WithEstimators) -> None:
     training = settings.training
     refused = (
         (training.ckpt_all_instances, "--ckpt-all-instances", "an Estimator writes one set of checkpoints"),

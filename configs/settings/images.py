@@ -7,9 +7,9 @@ from typing import List, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.data import Data
-from ipulaunch.configs.settings.estimators import Cifar10Estimator, check_api
+from ipulaunch.configs.settings.estimators import Cifar10Estimator
 from ipulaunch.configs.settings.schema import section, setting
-from ipulaunch.configs.settings.workload import WorkloadSettings
+from ipulaunch.configs.settings.workload import Model, WithEstimators, WorkloadSettings
 
 MODELS = (
     *("resnet18", "resnet34", "resnet50"),
@@ -19,7 +19,7 @@ MODELS = (
 
 
 @dataclass(frozen=True)
-class ImageModel:
+class ImageModel(Model):
     """The network."""
 
     name: str = setting("resnet50", "the network", flag="--model", choices=MODELS, also=("--model-name",))
@@ -69,8 +69,8 @@ class ImageData(Data):
         also=("--no-accelerator-side-preprocess/--accelerator-side-preprocess",),
     )
     classes: int = setting(1000, "classes of images", at_least=2)
-    mean: Tuple[float, ...] = setting((0.0,), "what is taken off a pixel's colours, which go from 0 to 255")
-    std: Tuple[float, ...] = setting((255.0,), "what they are then divided by", above=0)
+    mean: Tuple[float, ...] = setting((0.0,), "values subtracted from the colours of a pixel, which go from 0 to 255")
+    std: Tuple[float, ...] = setting((255.0,), "values that the colours are then divided by", above=0)
     augment: bool = setting(False, "crop and flip training images at random", flag="--augment/--no-augment")
     pipeline_num_parallel: Optional[int] = setting(
         None,
@@ -102,6 +102,10 @@ class ImageData(Data):
             raise SettingsError(f"--augment has no effect on {workload}", hint=hint)
 
     @property
+    def has_images(self) -> bool:
+        return True
+
+    @property
     def sends_bytes(self) -> bool:
         """Whether pixels leave the host as uint8."""
         return not self.host_preprocess if self.eight_bit_transfer is None else self.eight_bit_transfer
@@ -129,7 +133,6 @@ class ImageSettings(WorkloadSettings):
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        """The shape of one sample."""
         return (self.data.side, self.data.side, self.data.channels)
 
     @property
@@ -143,14 +146,10 @@ class ImageSettings(WorkloadSettings):
 
 
 @dataclass(frozen=True)
-class Cifar10Settings(ImageSettings):
+class Cifar10Settings(ImageSettings, WithEstimators):
     """Everything a run on CIFAR-10 is made from."""
 
     estimator: Cifar10Estimator = section(Cifar10Estimator)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_api(self, self.api)
 
     @property
     def api(self) -> str:

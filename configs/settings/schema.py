@@ -5,14 +5,51 @@ from __future__ import annotations
 import dataclasses
 import functools
 from fractions import Fraction
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Tuple,
+    Type,
+    TypeVar,
+    get_type_hints,
+)
 
 from ipulaunch.configs.errors import SettingsError, near_miss, nearest
 from ipulaunch.configs.settings.kinds import Kind, kind_of
 from ipulaunch.configs.settings.tree import Given, Tree, first_origin, variable
 
-S = TypeVar("S")
-_MOST = 10**12  # of whatever is counted, unless its setting says otherwise: plans look for divisors of such numbers
+
+class Settings(Protocol):
+    """A dataclass: what setting() and section() declare."""
+
+    __dataclass_fields__: ClassVar[Dict[str, Any]]
+
+
+S = TypeVar("S", bound=Settings)
+_MOST = 10**12  # the largest count, unless a setting has its own limit: plans look for divisors of such numbers
+
+
+class About(NamedTuple):
+    """What setting() declares of a value."""
+
+    help: str
+    flag: str  # empty for a setting without an option of its own
+    also: Tuple[str, ...]  # further names of the option
+    choices: Tuple[str, ...]
+    at_least: Optional[float]
+    at_most: Optional[float]
+    below: Optional[float]
+    above: Optional[float]
+    ipu_only: bool
+    is_path: bool
+    spellings: Mapping[object, object]
 
 
 def setting(
@@ -32,13 +69,11 @@ def setting(
 ) -> Any:
     """A value of a settings dataclass: its default, what it means, its limits and its own option, if it has one.
 
-    What is `ipu_only` has no meaning on a CPU: a rehearsal records it and says so. The published applications call some
-    options and values otherwise: `also` are further names of the option, and `spellings` says which value is meant.
+    An `ipu_only` setting has no meaning on a CPU: a rehearsal records it and says so. The published applications have
+    other names for some options and values: `also` lists further names of the option, `spellings` maps values to ours.
     """
-    limits = {"choices": choices, "at_least": at_least, "at_most": at_most, "below": below, "above": above}
-    names = {"help": help, "flag": flag, "also": also, "spellings": spellings or {}}
-    about = {**names, "ipu_only": ipu_only, "is_path": is_path}
-    return dataclasses.field(default=default, metadata={**about, **limits})
+    about = About(help, flag, also, choices, at_least, at_most, below, above, ipu_only, is_path, spellings or {})
+    return dataclasses.field(default=default, metadata={"about": about})
 
 
 def section(cls: Type[S]) -> S:
@@ -48,12 +83,12 @@ def section(cls: Type[S]) -> S:
 
 
 class Leaf(NamedTuple):
-    """One setting of a schema: its dotted key, its kind and what was declared of it."""
+    """One setting of a schema: its dotted key, its kind and its declaration."""
 
     key: str
     kind: Kind
     default: object
-    about: Mapping[str, Any]
+    about: About
 
 
 def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
@@ -63,7 +98,7 @@ def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
         if "section" in field.metadata:
             yield from leaves(field.metadata["section"], key + ".")
         else:
-            yield Leaf(key, _kinds(cls)[field.name], field.default, field.metadata)
+            yield Leaf(key, _kinds(cls)[field.name], field.default, field.metadata["about"])
 
 
 @functools.lru_cache(maxsize=None)
@@ -76,8 +111,8 @@ def _kinds(cls: type) -> Dict[str, Kind]:
 
 def flag_of(cls: type, name: str) -> str:
     """The option of a setting."""
-    (flag,) = (str(field.metadata["flag"]) for field in dataclasses.fields(cls) if field.name == name)
-    return flag
+    (about,) = (leaf.about for leaf in leaves(cls) if leaf.key == name)
+    return about.flag
 
 
 def value_of(settings: object, key: str) -> Any:
@@ -85,7 +120,7 @@ def value_of(settings: object, key: str) -> Any:
     return functools.reduce(getattr, key.split("."), settings)
 
 
-def with_value(settings: Any, key: str, value: object) -> Any:
+def with_value(settings: S, key: str, value: object) -> S:
     """The settings with another value under a dotted key."""
     first, _, rest = key.partition(".")
     return dataclasses.replace(
@@ -93,7 +128,7 @@ def with_value(settings: Any, key: str, value: object) -> Any:
     )
 
 
-def plain(settings: Any) -> Dict[str, Any]:
+def plain(settings: Settings) -> Dict[str, Any]:
     """The settings as values that YAML has; build() gives back equal settings."""
     return dataclasses.asdict(settings, dict_factory=lambda items: {key: plain_value(value) for key, value in items})
 
@@ -111,19 +146,19 @@ def build(cls: Type[S], tree: Tree, origins: Dict[str, str]) -> S:
 
 
 def check(cls: type, tree: Tree) -> None:
-    """Refuse unknown keys and wrong values of one layer; what must fit together is seen when all layers are."""
+    """Refuse unknown keys and wrong values of one layer. Only build() sees whether values fit together."""
     _values(cls, tree, {}, "", cls)
 
 
 def _made(cls: Type[S], values: Dict[str, Any]) -> S:
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+    for field in dataclasses.fields(cls):
         if "section" in field.metadata:
             values[field.name] = _made(field.metadata["section"], values[field.name])
     return cls(**values)
 
 
 def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: type) -> Dict[str, Any]:
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    fields, kinds = {field.name: field for field in dataclasses.fields(cls)}, _kinds(cls)
     for key, value in tree.items():
         if key not in fields:
             raise _unknown(prefix + key, first_origin(value), [prefix + name for name in fields], root)
@@ -140,15 +175,15 @@ def _values(cls: type, tree: Tree, origins: Dict[str, str], prefix: str, root: t
             origins[key] = "default"
         elif isinstance(given, dict):
             message = f"{first_origin(given)}: {key} is one value, not a section"
-            raise SettingsError(message, hint=f"expected {_expected(_kinds(cls)[name], field.metadata)}")
+            raise SettingsError(message, hint=f"expected {_expected(kinds[name], field.metadata['about'])}")
         else:
-            values[name] = _checked(key, _kinds(cls)[name], given, field.metadata)
+            values[name] = _checked(key, kinds[name], given, field.metadata["about"])
             origins[key] = given.origin
     return values
 
 
 def _unknown(key: str, origin: str, beside: List[str], root: type) -> SettingsError:
-    """What to say of a key that no setting has, in the words of the place that it came from."""
+    """The error for an unknown key, in the words of the place that it came from."""
     known = [leaf.key for leaf in leaves(root)]
     if origin == variable(key):
         prefix = variable("")  # which all have in common, and would make everything near
@@ -160,9 +195,9 @@ def _unknown(key: str, origin: str, beside: List[str], root: type) -> SettingsEr
     return SettingsError(f"{origin}: {key} is not a setting", hint=hint)
 
 
-def _checked(key: str, kind: Kind, given: Given, about: Mapping[str, Any]) -> object:
+def _checked(key: str, kind: Kind, given: Given, about: About) -> object:
     try:
-        chosen = _chosen(_meant(given.value, about["spellings"]), about["choices"])
+        chosen = _chosen(_meant(given.value, about.spellings), about.choices)
         if kind.item is str and isinstance(chosen, (bool, int, float)) and given.text is not None:
             chosen = given.text  # 2024, 0123 and no are names of directories as well
         value = kind.read(chosen)
@@ -171,17 +206,16 @@ def _checked(key: str, kind: Kind, given: Given, about: Mapping[str, Any]) -> ob
     except (TypeError, ValueError, OverflowError):
         pass
     if kind.item is int and _is_beyond(given.value, about):
-        about = {**about, "at_most": _MOST}
+        about = about._replace(at_most=_MOST)
     message = f"{given.origin}: {key} is {given.value!r}, expected {_expected(kind, about)}"
     if isinstance(given.value, str) and not given.value.strip():
         raise SettingsError(message, hint="is the variable that it came from set?")
-    choices = about["choices"]
-    another = f"give another value, or none for what is shipped; it means: {about['help']}"
-    raise SettingsError(message, hint=nearest(str(given.value), choices) or another)
+    another = f"give another value, or none for what is shipped; it means: {about.help}"
+    raise SettingsError(message, hint=nearest(str(given.value), about.choices) or another)
 
 
 def _meant(value: object, spellings: Mapping[object, object]) -> object:
-    """The value that a published spelling stands for; any other one is meant as it is."""
+    """The value that a published spelling stands for; any other value stays as it is."""
     if isinstance(value, bool):
         return value
     word = value.lower() if isinstance(value, str) else value
@@ -195,30 +229,35 @@ def _chosen(value: object, choices: Tuple[str, ...]) -> object:
     return next((choice for choice in choices if choice.lower() == str(value).lower()), value)
 
 
-def _within(value: Any, about: Mapping[str, Any]) -> bool:
+def _within(value: Any, about: About) -> bool:
     items = value if isinstance(value, tuple) else (value,)
     for item in items:
-        if about["choices"] and item not in about["choices"]:
+        if about.choices and item not in about.choices:
             return False
-        if about["at_least"] is not None and item < about["at_least"]:
+        if about.at_least is not None and item < about.at_least:
             return False
-        if (about["at_most"] is not None and item > about["at_most"]) or _is_beyond(item, about):
+        if (about.at_most is not None and item > about.at_most) or _is_beyond(item, about):
             return False
-        if about["below"] is not None and item >= about["below"]:
+        if about.below is not None and item >= about.below:
             return False
-        if about["above"] is not None and item <= about["above"]:
+        if about.above is not None and item <= about.above:
             return False
     return True
 
 
-def _is_beyond(value: object, about: Mapping[str, Any]) -> bool:
+def _is_beyond(value: object, about: About) -> bool:
     """Whether a whole number that has no upper limit of its own is larger than any that is meant."""
-    has_limit = about["at_most"] is not None or about["below"] is not None
+    has_limit = about.at_most is not None or about.below is not None
     return type(value) is int and value > _MOST and not has_limit
 
 
-def _expected(kind: Kind, about: Mapping[str, Any]) -> str:
-    words = "one of " + ", ".join(about["choices"]) if about["choices"] else kind.words
-    limits = {"at_least": "of at least", "above": "above", "at_most": "at most", "below": "below"}
-    found = [f"{text} {about[name]:,}" for name, text in limits.items() if about[name] is not None]
+def _expected(kind: Kind, about: About) -> str:
+    words = "one of " + ", ".join(about.choices) if about.choices else kind.words
+    limits = {
+        "of at least": about.at_least,
+        "above": about.above,
+        "at most": about.at_most,
+        "below": about.below,
+    }
+    found = [f"{text} {limit:,}" for text, limit in limits.items() if limit is not None]
     return " ".join([words, " and ".join(found)]) if found else words

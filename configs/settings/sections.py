@@ -103,7 +103,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Training:
-    """How long, in which batches, and when the host hears of it."""
+    """How long, in which batches, and how often the host gets results."""
 
     num_epochs: int = setting(1, "passes over the training samples", flag="--num-epochs", at_least=1)
     micro_batch_size: int = setting(

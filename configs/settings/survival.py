@@ -23,7 +23,7 @@ class Survival:
         choices=_SIGNALS,
     )
     stall_timeout_s: float = setting(
-        1800.0, "seconds without progress after which a run counts as hung", flag="--stall-timeout", above=0
+        1800.0, "seconds without progress after which a run is considered hung", flag="--stall-timeout", above=0
     )
     max_restarts: int = setting(
         0, "how many times a failed run is restarted from its newest checkpoint", flag="--max-restarts", at_least=0

@@ -172,7 +172,7 @@ def scalar(text: str, origin: str) -> object:
     try:
         node = _composed(text, origin)
     except (yaml.YAMLError, UnicodeEncodeError):
-        return text  # a path such as `a: b` or `{x` is text; bytes that are none are for the schema to refuse
+        return text  # a path such as `a: b` or `{x` is text; the schema refuses bytes that are not
     if not isinstance(node, (yaml.ScalarNode, yaml.SequenceNode)) or _kind(node) not in _PLAIN[type(node)]:
         return text  # so are dates and tags: no setting has a use for them
     return _Reader(origin).plain(node)
@@ -190,7 +190,7 @@ def assign(key: str, value: object, origin: str, text: Optional[str] = None) -> 
 def from_environment(environ: Mapping[str, str]) -> Tree:
     """Settings from variables such as IPULAUNCH_DATA__N_TRAIN=64 (two underscores stand for the dot).
 
-    Whatever begins so is taken for a setting: a misspelt one is for the schema to refuse.
+    Every variable with this prefix is a setting: the schema refuses a misspelt one.
     """
     tree: Tree = {}
     for name in sorted(environ):

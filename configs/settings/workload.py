@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List
+from typing import List, Tuple
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.device import Device
-from ipulaunch.configs.settings.estimators import KERAS
+from ipulaunch.configs.settings.estimators import KERAS, EstimatorRun, check_api
 from ipulaunch.configs.settings.optimization import Optimizer, Schedule
 from ipulaunch.configs.settings.reporting import Logging
-from ipulaunch.configs.settings.schema import section
+from ipulaunch.configs.settings.schema import section, setting
 from ipulaunch.configs.settings.sections import Launch, Pipeline, Training
 from ipulaunch.configs.settings.survival import Survival
 
 
 @dataclass(frozen=True)
+class Model:
+    """The network. A workload declares which it has."""
+
+    name: str = setting("", "the network", flag="--model")
+
+
+@dataclass(frozen=True)
 class WorkloadSettings:
-    """The groups of settings that no workload is without."""
+    """The groups of settings that no workload is without. A workload declares its own data and model."""
 
     launch: Launch = section(Launch)
     pipeline: Pipeline = section(Pipeline)
@@ -27,6 +35,8 @@ class WorkloadSettings:
     device: Device = section(Device)
     survival: Survival = section(Survival)
     logging: Logging = section(Logging)
+    data: Data = section(Data)
+    model: Model = section(Model)
 
     def __post_init__(self) -> None:
         asked, pipeline, device = self.launch.ipus_per_replica, self.pipeline, self.device
@@ -65,6 +75,16 @@ class WorkloadSettings:
         return KERAS
 
     @property
+    def estimator_run(self) -> EstimatorRun:
+        """What an Estimator is given; nothing with Keras."""
+        return EstimatorRun()
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """The shape of one sample."""
+        raise NotImplementedError
+
+    @property
     def usual_target(self) -> float:
         """What a sweep aims at where no --target-accuracy is given."""
         raise NotImplementedError
@@ -75,7 +95,7 @@ class WorkloadSettings:
 
     @property
     def micro_batches_per_turn(self) -> int:
-        """A weight update takes a multiple of so many micro-batches of each replica."""
+        """A weight update takes a multiple of this many micro-batches of each replica."""
         return self.pipeline.micro_batches_per_turn if self.training.training else 1
 
     @property
@@ -91,7 +111,7 @@ class WorkloadSettings:
 
     @property
     def warnings(self) -> List[str]:
-        """What is allowed and seldom meant."""
+        """What is allowed and seldom intended."""
         found = []
         if not self.training.training:
             return self._odd_shares()
@@ -111,3 +131,18 @@ class WorkloadSettings:
             return []
         meant = f"did you mean {100 * least:g}?"
         return [f"--available-memory-proportion {least:g} is in per cent, and less than one: {meant}"]
+
+
+@dataclass(frozen=True)
+class WithEstimators(WorkloadSettings):
+    """The settings of a workload that trains with Keras or with an Estimator."""
+
+    estimator: EstimatorRun = section(EstimatorRun)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_api(self)
+
+    @property
+    def estimator_run(self) -> EstimatorRun:
+        return self.estimator

@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import importlib
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 from ipulaunch.configs.errors import SettingsError, UsageError, near_miss
 from ipulaunch.configs.settings.schema import build, check
 from ipulaunch.configs.settings.tree import Given, Tree, assign, flat, from_environment, merge, read_yaml, without
 from ipulaunch.configs.text import yes_or_no
+
+if TYPE_CHECKING:
+    from ipulaunch.configs.settings.workload import WorkloadSettings
 
 _SHIPPED = Path(__file__).parents[1]
 
@@ -31,15 +34,15 @@ SUMMARIES = {
 }
 WORKLOADS = tuple(_SCHEMAS)
 
-# Each says the same thing in two ways: who gives one means it instead of the other in a file below.
+# Two settings for the same thing: whoever gives one of them replaces the other in the layers below.
 _ONE_OF_TWO = (
     ("model.norm_groups", "model.norm_channels_per_group"),
     ("training.gradient_accumulation_count", "training.global_batch_size"),
     ("data.directory", "data.synthetic_data"),
 )
 
-# What a workload's own file gives for these choices alone: where another one is made, it gives way. A test compares
-# those of model.dropout with the networks, which this room does not see.
+# Values of a workload's own file that only these choices use: with another choice they are left out. A test compares
+# the row of model.dropout with the networks, which this room cannot import.
 _SHIPPED_FOR = {
     "optimizer.momentum": ("optimizer.name", ("lars", "rmsprop", "sgd")),
     "model.dropout": ("model.name", ("cifar_cnn", "cosmoflow", "cosmoflow_v1", "mnist_cnn")),
@@ -50,20 +53,20 @@ class Resolved(NamedTuple):
     """The settings of one run, and for every key the place its value came from."""
 
     workload: str
-    settings: Any
+    settings: WorkloadSettings
     origins: Mapping[str, str]
     rehearsal: bool
     config: Optional[str]  # the preset
     given: FrozenSet[str]  # the keys that are neither defaults nor shipped
-    notes: Tuple[str, ...] = ()  # what was shipped and gave way to a choice
+    notes: Tuple[str, ...] = ()  # shipped values that are left out because of a choice
 
 
-def schema_of(workload: str) -> type:
+def schema_of(workload: str) -> Type[WorkloadSettings]:
     """The settings dataclass of a workload."""
     if workload not in _SCHEMAS:
         raise UsageError(f"there is no workload {workload}", hint=near_miss(workload, WORKLOADS))
     module, name = _SCHEMAS[workload]
-    schema: type = getattr(importlib.import_module(f"ipulaunch.configs.settings.{module}"), name)
+    schema: Type[WorkloadSettings] = getattr(importlib.import_module(f"ipulaunch.configs.settings.{module}"), name)
     return schema
 
 
@@ -84,8 +87,8 @@ def resolve(
 ) -> Resolved:
     """The settings in force: shipped file < preset < your file < environment < command line.
 
-    In a rehearsal each file's own `rehearsal:` section is laid over it. What the shipped file says and a choice above
-    it has no use for is left out, with a note: only what was asked for can conflict.
+    In a rehearsal, the `rehearsal:` section of each file overrides the rest of the file. A shipped value that a choice
+    above it cannot use is left out, with a note: only values that somebody gives can conflict.
     """
     schema = schema_of(workload)
     base = _SHIPPED / "workloads" / f"{workload}.yaml"
@@ -111,14 +114,14 @@ def resolve(
     tree = functools.reduce(over, [below, *above])
     _refuse_two_groupings(tree)
     origins: Dict[str, str] = {}
-    settings: Any = build(schema, _without_samples(tree), origins)
+    settings = build(schema, _without_samples(tree), origins)
     shipped = flat(below)
     given = frozenset(key for key, value in flat(tree).items() if shipped.get(key) is not value)
     return Resolved(workload, settings, origins, rehearsal, config, given, notes)
 
 
 def over(below: Tree, above: Tree) -> Tree:
-    """One layer over others; what it says instead of something below takes that away."""
+    """One layer over others. If it gives one of two settings for the same thing, the other one below is removed."""
     given = {key for key, value in flat(above).items() if value.value is not None}
     for pair in _ONE_OF_TWO:
         for one, other in (pair, pair[::-1]):
@@ -128,7 +131,7 @@ def over(below: Tree, above: Tree) -> Tree:
 
 
 def _validates(tree: Tree) -> Optional[bool]:
-    """Whether validation is asked for, by name or as all that is left without training; None if nobody says."""
+    """Whether somebody asks for validation, by name or by leaving out the training; None if nobody says so."""
     values = flat(tree)
     asked, training = values.get("training.validation"), values.get("training.training")
     if asked is not None:
@@ -136,7 +139,7 @@ def _validates(tree: Tree) -> Optional[bool]:
     return True if training is not None and _is_no(training.value) else None
 
 
-def _is_no(value: Any) -> bool:
+def _is_no(value: object) -> bool:
     """Whether a value turns a switch off, in any of the words that settings take for it."""
     try:
         return not yes_or_no(value)
@@ -145,7 +148,7 @@ def _is_no(value: Any) -> bool:
 
 
 def _without_samples(tree: Tree) -> Tree:
-    """The tree, which turns validation off where there are no samples for it and nobody asks for it."""
+    """The tree, with validation turned off if there are no samples for it and nobody asks for it."""
     samples = flat(tree).get("data.n_valid")
     if samples is None or samples.value not in (0, "0") or _validates(tree) is False:
         return tree
@@ -171,7 +174,7 @@ def _refuse_two_groupings(tree: Tree) -> None:
 
 
 def _giving_way(own: Tree, tree: Tree) -> Tuple[Tree, Tuple[str, ...]]:
-    """The workload's own values without those that the choices in force have no use for, and what is left out."""
+    """The workload's own values, without those that the current choices cannot use, and a note on each of these."""
     values, notes = flat(tree), []
     for key, (choice, uses) in _SHIPPED_FOR.items():
         value, chosen = values.get(key), values.get(choice)
@@ -188,7 +191,7 @@ def _giving_way(own: Tree, tree: Tree) -> Tuple[Tree, Tuple[str, ...]]:
 
 
 def _of_api(workload: str, tree: Tree, rehearsal: bool) -> List[Tree]:
-    """What is shipped for an API other than Keras; one that does not exist is refused later, with its line."""
+    """The shipped settings of an API other than Keras. An unknown API is refused later, with its line."""
     api = flat(tree).get("estimator.api")
     shipped = {path.stem: path for path in (_SHIPPED / "apis" / workload).glob("*.yaml")}
     path = shipped.get(str(api.value).lower()) if api else None  # the settings take it in any case of letters

@@ -53,7 +53,7 @@ class CosmoflowRecords(ArraySource):
         super().__init__()
         self.replaces_bad = data.bad_records == "skip"
         asked = data.n_train if split == "train" else data.n_valid
-        files = files or find_files(Path(data.directory or "."), split)
+        files = files or find_files(data.path, split)
         self.index: Index = open_index(files, threads=threads, progress=progress, tolerant=self.replaces_bad)
         if not self.index.records:
             hint = self.index.defects[0].message if self.index.defects else ""

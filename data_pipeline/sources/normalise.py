@@ -7,6 +7,9 @@ from typing import Any, Callable, Optional, Tuple
 import tensorflow as tf
 
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
+from ipulaunch.configs.settings.data import Data
+from ipulaunch.configs.settings.images import ImageData
+from ipulaunch.configs.settings.workload import WorkloadSettings
 
 
 def density(counts: Any, how: str, dtype: Any) -> Any:
@@ -23,7 +26,7 @@ def colours(pixels: Any, mean: Tuple[float, ...], std: Tuple[float, ...]) -> Any
     return (tf.cast(pixels, tf.float32) - tf.constant(mean)) / tf.constant(std)
 
 
-def as_sent(stream: tf.data.Dataset, settings: Any, threads: int) -> tf.data.Dataset:
+def as_sent(stream: tf.data.Dataset, settings: WorkloadSettings, threads: int) -> tf.data.Dataset:
     """A stream with its inputs as they leave the host: as they are stored, or as floats, normalised or not.
 
     Several threads convert them ahead of time: a device must not wait for a logarithm.
@@ -34,12 +37,12 @@ def as_sent(stream: tf.data.Dataset, settings: Any, threads: int) -> tf.data.Dat
     return stream.map(lambda inputs, *rest: (send(inputs), *rest), threads, deterministic=True)
 
 
-def conversion(data: Any) -> Optional[Callable[[Any], Any]]:
+def conversion(data: Data) -> Optional[Callable[[Any], Any]]:
     """The conversion of inputs before the network takes them; None if there is none."""
-    if data.host_preprocess:
-        if isinstance(data, CosmoflowData):
-            return lambda inputs: density(inputs, data.normalise, tf.float32)
+    if isinstance(data, CosmoflowData) and data.host_preprocess:
+        return lambda inputs: density(inputs, data.normalise, tf.float32)
+    if isinstance(data, ImageData) and data.host_preprocess:
         return lambda inputs: colours(inputs, data.mean, data.std)
-    if isinstance(data, CosmoflowData) or data.sends_bytes:
-        return None
-    return lambda inputs: tf.cast(inputs, tf.float32)
+    if isinstance(data, ImageData) and not data.sends_bytes:
+        return lambda inputs: tf.cast(inputs, tf.float32)
+    return None

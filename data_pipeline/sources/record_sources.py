@@ -11,12 +11,14 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.job import Job
+from ipulaunch.configs.settings.cosmoflow import CosmoflowData
+from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.data_pipeline.records.reader import UNPACKED_FILES
 from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.staging import stage
 from ipulaunch.data_pipeline.throttled import throttled
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 
 Files = Sequence[Path]
 Splits = Sequence[str]
@@ -26,15 +28,15 @@ Records = Union[cosmoflow.CosmoflowRecords, imagenet.ImagenetRecords]
 
 
 def record_sources(
-    job: Job, directory: str, splits: Splits, place: Place, threads: int, meet: Meet, progress: Progress
+    job: Job, directory: str, splits: Splits, plan: Plan, instance: int, threads: int, meet: Meet, progress: Progress
 ) -> Dict[str, Source]:
     """The records of these splits in a directory; with data.stage_dir, from copies there."""
     find, read = (imagenet.find_files, _imagenet) if job.workload == "imagenet" else (cosmoflow.find_files, _cosmoflow)
     files: Dict[str, Files] = {split: find(Path(directory), split) for split in splits}
     if job.settings.data.stage_dir is not None:
-        files = _staged(files, Path(directory), Path(job.settings.data.stage_dir), place, progress)
+        files = _staged(files, Path(directory), Path(job.settings.data.stage_dir), plan, instance, progress)
         meet("staged")  # by the other instances of this host too
-    return _indexed(functools.partial(read, job, files, threads), splits, place, meet, progress)
+    return _indexed(functools.partial(read, job, files, threads), splits, plan, instance, meet, progress)
 
 
 def reading_warnings(job: Job, source: Source) -> List[str]:
@@ -55,14 +57,14 @@ def reading_warnings(job: Job, source: Source) -> List[str]:
 
 
 def _staged(
-    files: Dict[str, Files], directory: Path, stage_dir: Path, place: Place, progress: Progress
+    files: Dict[str, Files], directory: Path, stage_dir: Path, plan: Plan, instance: int, progress: Progress
 ) -> Dict[str, Files]:
     staged = stage(
         [file for found in files.values() for file in found],
         directory,
         stage_dir,
-        index=place.local_index,
-        instances=place.local_instances,
+        index=plan.placements[instance].local_index,
+        instances=plan.neighbours_of(instance),
         progress=throttled(functools.partial(progress, "staging")),
     )
     copies = iter(staged)
@@ -70,15 +72,15 @@ def _staged(
 
 
 def _indexed(
-    read: Callable[..., Records], splits: Splits, place: Place, meet: Meet, progress: Progress
+    read: Callable[..., Records], splits: Splits, plan: Plan, instance: int, meet: Meet, progress: Progress
 ) -> Dict[str, Source]:
     """The first instance of each host builds the index, if there is none; the others find it."""
     sources: Dict[str, Source] = {}
     for turn in (True, False):
-        if (place.local_index == 0) is turn:
+        if (plan.placements[instance].local_index == 0) is turn:
             for split in splits:
                 source = read(split, progress=throttled(functools.partial(progress, "indexing")))
-                if place.instance == 0:  # all instances see the same defects of files; one reports them
+                if instance == 0:  # all instances see the same defects of files; one reports them
                     source.bad.update({-1 - number: defect for number, defect in enumerate(source.index.defects)})
                 sources[split] = source
         if turn:
@@ -87,20 +89,23 @@ def _indexed(
     first = meet(found)
     if first != found:  # the instances would fall out of step
         raise DataError(
-            f"instance {place.instance} finds {found} samples, instance 0 finds {first}",
+            f"instance {instance} finds {found} samples, instance 0 finds {first}",
             hint="the files must be the same on all hosts; ipulaunch data verify finds damaged ones",
         )
     return sources
 
 
 def _cosmoflow(job: Job, files: Dict[str, Files], threads: int, split: str, **more: Any) -> cosmoflow.CosmoflowRecords:
-    return cosmoflow.CosmoflowRecords(job.settings.data, split, files=files[split], threads=threads, **more)
+    data = job.settings.data
+    assert isinstance(data, CosmoflowData)
+    return cosmoflow.CosmoflowRecords(data, split, files=files[split], threads=threads, **more)
 
 
 def _imagenet(job: Job, files: Dict[str, Files], threads: int, split: str, **more: Any) -> imagenet.ImagenetRecords:
     data = job.settings.data
+    assert isinstance(data, ImageData)
     return imagenet.ImagenetRecords(
-        Path(data.directory), split, files=files[split], seed=job.settings.training.seed,
+        data.path, split, files=files[split], seed=job.settings.training.seed,
         augment=data.augment and split == "train", threads=threads, side=data.side, classes=data.classes,
         replaces_bad=data.bad_records == "skip", **more,
     )  # fmt: skip

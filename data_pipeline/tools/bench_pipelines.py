@@ -16,7 +16,6 @@ from ipulaunch.data_pipeline.sources.source import Source, data_errors
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.data_pipeline.tools import bench_references as references
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 if TYPE_CHECKING:
     from ipulaunch.data_pipeline.tools.bench import Task
@@ -62,10 +61,10 @@ def open_pipelines(task: Task) -> Tuple[Pipelines, float]:
 
 def _ours(source: Source, task: Task) -> Iterator[int]:
     batch = Batch(references.MICRO_SIZES[task.workload], task.instances, 1)
-    place = Place(task.instance, task.instances, task.instance, task.instances, task.instance, 1, task.instances, 1)
+    replicas = range(task.instance, task.instance + 1)
     threads = len(task.cores)
     stream = training_stream(
-        source, batch, place, shuffle=Shuffle(0), updates=_ENDLESS, by_replica=False, threads=threads
+        source, batch, replicas, shuffle=Shuffle(0), updates=_ENDLESS, by_replica=False, threads=threads
     )
     with data_errors(source):
         for inputs, *_ in stream:

@@ -66,12 +66,10 @@ def read_attempts(run: RunDirectory, instances: int) -> List[Attempt]:
 
     Each begins after the one before it. An attempt that did not train, or that a later one repeats, is left out.
     """
-    numbers = sorted(int(path.name) for path in run.attempts.glob("*") if path.name.isdecimal())
     found = []
-    for number in numbers:
-        directory = RunDirectory(run.attempts / str(number))
-        count = sum(1 for _ in directory.path.glob("instance-*"))
-        found.append(_read_attempt(f"attempt {number}: ", directory, count))
+    for number in run.earlier_attempts():
+        earlier = run.attempt(number)
+        found.append(_read_attempt(f"attempt {number}: ", earlier, len(earlier.instances())))
     attempts = [attempt for attempt in [*found, _read_attempt("", run, instances)] if attempt is not None]
     if not attempts:
         raise DataError(

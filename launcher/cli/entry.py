@@ -1,4 +1,4 @@
-"""The way into `ipulaunch`: whoever interrupts it while it is being loaded sees no traceback either."""
+"""The way into `ipulaunch`: Ctrl-C shows no traceback, not even while Python loads the commands."""
 
 from __future__ import annotations
 

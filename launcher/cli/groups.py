@@ -16,7 +16,7 @@ class NearMissGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: List[str]) -> Any:
         is_unknown = args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx)
-        if is_unknown and not ctx.resilient_parsing:  # a shell that completes is told nothing
+        if is_unknown and not ctx.resilient_parsing:  # completion in a shell shows no errors
             hint = near_miss(args[0], self.list_commands(ctx))
             raise click.UsageError(f"There is no {self.what} {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)

@@ -87,7 +87,7 @@ class Commands(NearMissGroup):
 
 
 def _not_ready(error: OSError) -> NotReadyError:
-    """What this machine refuses us, and nobody has said better."""
+    """The error for what this machine refuses, where no other code has a better message."""
     try:
         Path.cwd()
     except OSError:

@@ -40,16 +40,16 @@ class SettingType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 def setting_option(leaf: Leaf, *also: str) -> Callable[[Any], Any]:
     """The click option of a setting, under all of its names."""
     kind = leaf.kind
-    kwargs: Dict[str, Any] = {"default": None, "help": leaf.about["help"][:1].upper() + leaf.about["help"][1:] + "."}
+    kwargs: Dict[str, Any] = {"default": None, "help": leaf.about.help[:1].upper() + leaf.about.help[1:] + "."}
     if kind.is_list:
         kwargs.update(multiple=True, metavar="NAME" if kind.item is str else "NUMBER")
     elif kind.item is not bool:
-        choices = leaf.about["choices"]
+        choices = leaf.about.choices
         metavar = f"[{'|'.join(choices)}]" if choices else _METAVARS[kind.item]
         kwargs.update(type=SettingType(kind, choices), metavar=metavar)
-        if leaf.about["is_path"]:
+        if leaf.about.is_path:
             kwargs["metavar"] = "DIR"
-    return click.option(leaf.about["flag"], *leaf.about["also"], *also, leaf.key.replace(".", "__"), **kwargs)
+    return click.option(leaf.about.flag, *leaf.about.also, *also, leaf.key.replace(".", "__"), **kwargs)
 
 
 class SettingsCommand(click.Command):
@@ -153,7 +153,7 @@ def _with_values(command: click.Command) -> Set[str]:
 
 def flags_of(workload: str) -> Set[str]:
     """The options that settings of a workload have."""
-    declared = (flag for leaf in leaves(schema_of(workload)) for flag in (leaf.about["flag"], *leaf.about["also"]))
+    declared = (flag for leaf in leaves(schema_of(workload)) for flag in (leaf.about.flag, *leaf.about.also))
     return {name for flag in declared for name in flag.split("/")}
 
 

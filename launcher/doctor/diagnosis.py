@@ -116,9 +116,9 @@ def with_places(diagnosis: Diagnosis, workload: str, settings: Any) -> Diagnosis
         writes.append(_place("checkpoints", training.checkpoint_output_dir, "--checkpoint-output-dir"))
     if data.stage_dir:
         writes.append(_place("staged records", data.stage_dir, "--stage-dir"))
-    if settings.api != KERAS and settings.estimator.model_dir:
+    if settings.estimator_run.model_dir:
         # Training makes it, or continues from it; testing an Estimator only reads it.
-        model = _place("model directory", settings.estimator.model_dir, "--model-dir")
+        model = _place("model directory", settings.estimator_run.model_dir, "--model-dir")
         (writes if training.training else reads).append(model)
     samples = ""
     if not data.directory:

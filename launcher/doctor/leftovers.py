@@ -25,7 +25,6 @@ _INSTANCE = "ipulaunch.workers"
 # Programs that may be above an instance, here or on a host with only a daemon.
 _LAUNCHERS = {"ipulaunch", "ipulaunch.launcher", "poprun", "mpirun", "mpiexec", "prterun", "prte", "prted", "orted"}
 _LAUNCHERS |= {"srun", "slurmstepd"}
-_ENDS = ("error.json", "stopped.json")
 _MOST_RUNS = 200  # the newest, to examine
 
 
@@ -127,13 +126,13 @@ def _endless(runs: List[Path]) -> Check:
 
 def _has_ended(path: Path) -> bool:
     run = records_of(path)
-    instances = list(run.path.glob("instance-*"))
+    instances = run.instances()
     endings = read_endings(run)
     if endings and endings[-1].attempt == attempt_of(run):
         return True
-    if any((instance / name).is_file() for instance in instances for name in _ENDS):
+    if any(run.error(instance).is_file() or run.stopped(instance).is_file() for instance in instances):
         return True
-    return bool(instances) and all((instance / "done.json").is_file() for instance in instances)
+    return bool(instances) and all(run.done(instance).is_file() for instance in instances)
 
 
 def _memory(processes: Dict[int, Program], environment: Environment) -> Check:

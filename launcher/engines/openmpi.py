@@ -54,7 +54,7 @@ class OpenMpi(Engine):
         )
 
     def program(self, words: Sequence[str], options: LaunchOptions) -> Tuple[List[str], List[Message]]:
-        # poprun binds its instances to cores. mpirun is told not to, so a small module of ours does it.
+        # poprun binds its instances to cores. Our mpirun line does not, so a small module of ours does it.
         return [self.python(options), "-m", "ipulaunch.workers.bound", *words], []
 
     def command(self, request: CommandRequest) -> Tuple[Command, List[Message]]:

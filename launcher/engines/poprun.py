@@ -11,7 +11,6 @@ from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.text import ENABLE_SDK, counted
 from ipulaunch.launcher.engines import discovery, poprun_table
 from ipulaunch.launcher.engines.command import Command, guard_colons, words_of
-from ipulaunch.launcher.engines.compile_only import offline
 from ipulaunch.launcher.engines.engine import CommandRequest, Engine, allows_root, flags
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import NEWEST, OFFERED, OPTION, OPTIONS, Option, Sdk, is_given
@@ -38,6 +37,8 @@ class Poprun(Engine):
             raise NotReadyError("there is no poprun here", hint=f"{ENABLE_SDK}, or rehearse with --engine openmpi")
 
     def offline(self, options: LaunchOptions) -> Tuple[LaunchOptions, List[Message]]:
+        from ipulaunch.launcher.engines.compile_only import offline  # other launches do without
+
         return offline(options)
 
     def program(self, words: Sequence[str], options: LaunchOptions) -> Tuple[List[str], List[Message]]:

@@ -176,7 +176,7 @@ def poprun_below(given: Mapping[str, Any], below: Mapping[str, Any]) -> Dict[str
 
 
 def with_variables(given: Mapping[str, Any]) -> List[Option]:
-    """Those of the given options, by our own names, that the instances are told of in a variable."""
+    """The given options that reach the instances in a variable."""
     return [OFFERED[key] for key, value in given.items() if is_given(value) and OFFERED[key].variable]
 
 
@@ -202,7 +202,7 @@ def require(name: str, sdk: Sdk) -> None:
 
 
 def deprecation(name: str, sdk: Sdk) -> str:
-    """What to tell of an option that the poprun of this SDK has and advises against; nothing of others."""
+    """A sentence about an option that the poprun of this SDK advises against; empty for others."""
     option = OPTION[name]
     if option.deprecated is None or sdk < option.deprecated:
         return ""
@@ -210,7 +210,7 @@ def deprecation(name: str, sdk: Sdk) -> str:
 
 
 def doubt(name: str, sdk: Sdk) -> str:
-    """What to tell of an option that was not seen in this SDK, only in later ones; nothing of others."""
+    """A sentence about an option that only later SDKs are known to have; empty for others."""
     option = OPTION[name]
     if option.first <= sdk:
         return ""

@@ -48,7 +48,7 @@ def cluster_engine(asked: Optional[str]) -> Engine:
 
 
 def silent_rehearsal(engine: Engine, asked: Optional[str]) -> str:
-    """What shows an IPU system where a rehearsal would run that nobody asked for; nothing elsewhere."""
+    """The sign of an IPU system on a machine where this would be a rehearsal by default; empty elsewhere."""
     return discovery.ipus_in_sight(os.environ) if engine.is_rehearsal and asked is None else ""
 
 

@@ -6,13 +6,14 @@ import dataclasses
 import os
 import shlex
 from pathlib import Path
-from typing import Any, Iterable, List, Optional
+from typing import Iterable, List, Optional
 
 from ipulaunch.configs.errors import DataError, UsageError
 from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.runs.checkpoints import checkpoints_in, checkpoints_of
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory, is_file, records_of
 from ipulaunch.configs.runs.job import job_of
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.launcher.launch.same_network import is_same, require_same
 
@@ -51,7 +52,7 @@ def modified(path: Path) -> float:
 
 def last_sign(run: RunDirectory) -> float:
     """When an instance of a run gave its last sign of life; 0 where none has."""
-    return max(map(modified, run.path.glob("instance-*/heartbeat")), default=0.0)
+    return max((modified(run.heartbeat(instance)) for instance in run.instances()), default=0.0)
 
 
 def with_resume(resolved: Resolved, *, elsewhere: bool = False) -> Resolved:
@@ -91,7 +92,7 @@ def about_resume(asked: Resolved, found: Resolved) -> List[Message]:
     return [note(f"--resume auto: {f'continues {path}' if path else nothing}")]
 
 
-def newest_run(workload: str, settings: Any = None) -> Optional[Path]:
+def newest_run(workload: str, settings: Optional[WorkloadSettings] = None) -> Optional[Path]:
     """The newest run of a workload here that has written a checkpoint; whether it is whole, only a reader can tell.
 
     With settings, the newest that has trained their network.

@@ -4,51 +4,17 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Tuple
 
-from ipulaunch.configs.errors import PlanError, SettingsError
 from ipulaunch.configs.messages import Message, note, warning
 from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.estimators import KERAS, check_accumulation
-from ipulaunch.configs.settings.schema import leaves, plain_value, value_of
-from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.text import counted
+from ipulaunch.launcher.launch.pipeline_checks import check_replicas, check_validation, pipeline_facts, refused_by_ipus
+from ipulaunch.launcher.launch.unused_settings import ipu_only_settings, unused_settings
 from ipulaunch.topology import Plan
-from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.host_events import HostEvents, events_of
-from ipulaunch.topology.networks.splits import balance, efficiency, stage_costs
 from ipulaunch.topology.planning import ipu_refusals
 from ipulaunch.topology.planning.solver import Fact
-
-# Settings that only some choices of another one use.
-_USED_BY = {
-    "optimizer.rho": ("optimizer.name", ("rmsprop",)),
-    "optimizer.rho_exponent": ("optimizer.name", ("rmsprop",)),
-    "optimizer.epsilon": ("optimizer.name", ("adadelta", "adam", "lars", "rmsprop")),
-    "optimizer.eeta": ("optimizer.name", ("lars",)),
-    "schedule.epochs_to_total_decay": ("schedule.name", ("cosine", "polynomial")),
-    "schedule.end_learning_rate_ratio": ("schedule.name", ("polynomial",)),
-    "schedule.power": ("schedule.name", ("polynomial",)),
-    "schedule.boundaries": ("schedule.name", ("stepped",)),
-    "schedule.factors": ("schedule.name", ("stepped",)),
-    "model.norm_channels_per_group": ("model.norm_layer", ("group_norm",)),
-    "model.norm_groups": ("model.norm_layer", ("group_norm",)),
-    "model.norm_momentum": ("model.norm_layer", ("batch_norm",)),
-}
-# Settings that mean nothing while another one is not set, is off or is 0.
-_USED_IF_SET = {
-    "data.shuffle_block": "data.shuffle",
-    "data.shuffle_window": "data.shuffle",
-    "launch.validation_num_replicas": "training.validation",
-    "logging.mlperf": "training.training",
-    "logging.sweep": "training.validation",
-    "logging.wandb_run_name": "logging.wandb",
-    "logging.wandb_tags": "logging.wandb",
-    "pipeline.schedule": "pipeline.splits",
-    "pipeline.validation_model": "pipeline.splits",
-    "schedule.warmup_mode": "schedule.warmup_epochs",
-    "training.target_accuracy": "training.validation",
-    "training.validation_micro_batch_size": "training.validation",
-}
 
 
 def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], List[Message]]:
@@ -57,14 +23,14 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], L
     settings.data.refuse_unused(resolved.workload)
     check_accumulation(settings.api, plan.batch.accumulation)
     events, warnings = events_of(settings.training, settings.data.n_train, plan.batch)
-    _check_replicas(settings, plan)
+    check_replicas(settings, plan)
     if settings.pipeline.splits and "pipeline.validation_model" in resolved.given:
-        _check_validation(settings)
+        check_validation(settings)
     if backend == "ipu":
         ipu_refusals.refuse(settings, plan.batch, plan.ipus_per_replica)
-    facts, pipeline_warnings, notes = _pipeline(settings, plan)
+    facts, pipeline_warnings, notes = pipeline_facts(settings, plan)
     if backend == "cpu":
-        pipeline_warnings = _refused_by_ipus(settings, plan) or pipeline_warnings
+        pipeline_warnings = refused_by_ipus(settings, plan) or pipeline_warnings
     notes += resolved.notes
     calls = _calls(events, settings.survival.stall_timeout_s if backend == "ipu" else None)
     calls = calls if settings.data.is_synthetic else f"up to {calls}"
@@ -76,22 +42,14 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], L
         notes.append(f"precision {settings.training.precision} is slow on CPUs, which compute natively in 32 bits")
     if settings.api != KERAS and settings.training.keep_checkpoints is not None:
         notes.append("an Estimator keeps only its newest checkpoints, not the one with the lowest loss")
-    ipu_only = ", ".join(_ipu_only(resolved))
+    ipu_only = ", ".join(ipu_only_settings(resolved))
     if ipu_only:
         facts.append(Fact("IPU only", ipu_only, in_plan_only=True))
         if backend == "cpu":
             notes.append(f"IPU only, recorded and without effect on CPUs: {ipu_only}")
-    others = [*_without_effect(resolved), *_not_as_asked(resolved, plan)]
+    others = [*unused_settings(resolved), *_not_as_asked(resolved, plan)]
     warnings = [*settings.warnings, *others, *pipeline_warnings, *warnings]
     return facts, [*map(note, notes), *map(warning, warnings)]
-
-
-def _check_validation(settings: WorkloadSettings) -> None:
-    if settings.training.validation and not settings.pipeline.validation_model:
-        raise SettingsError(
-            "a pipelined model validates on its pipeline stages: replicas and IPUs per replica never change in a run",
-            hint="leave --no-pipeline-validation-model out, or use --no-validation",
-        )
 
 
 def _samples(data: Data) -> str:
@@ -109,77 +67,8 @@ def _calls(events: HostEvents, most_s: Optional[float]) -> str:
     return f"{updates} in {calls} of {events.updates_per_call}{limit}"
 
 
-def _check_replicas(settings: WorkloadSettings, plan: Plan) -> None:
-    shared = settings.device.distributed_norm_replicas
-    if plan.replicas % shared:
-        raise PlanError(
-            f"batch statistics over {shared} replicas each, and the plan has {counted(plan.replicas, 'replica')}",
-            hint="use device.distributed_norm_replicas that divide the replicas",
-        )
-    if plan.ipus_per_replica > 1 and not settings.pipeline.splits:
-        raise SettingsError(
-            f"{plan.ipus_per_replica} IPUs per replica, and the model is not divided into pipeline stages",
-            hint=f"give --pipeline-splits; plan {plan.workload} --suggest-splits {plan.ipus_per_replica} finds some",
-        )
-
-
-def _pipeline(settings: Any, plan: Plan) -> Tuple[List[Fact], List[str], List[str]]:
-    pipeline = settings.pipeline
-    if not pipeline.splits:
-        return [], [], []
-    steps, stages = plan.batch.accumulation, pipeline.stages
-    works = efficiency(steps, stages, pipeline.schedule, pipeline.ipus)
-    even = balance(stage_costs(network_of(settings), pipeline.splits, plan.batch.micro_size))
-    if pipeline.schedule == "Sequential" and pipeline.ipus == 1:
-        why = "all on one IPU"
-    elif pipeline.schedule == "Sequential":
-        why = f"one of {pipeline.ipus} IPUs works at a time"
-    else:
-        why = f"{steps} / ({steps} + {stages} - 1)"
-    line = f"{stages} stages, {pipeline.schedule}: efficiency {works:.0%} = {why}; balance {even:.0%}"
-    warnings, notes = [], []
-    if pipeline.schedule != "Sequential" and steps < 2 * stages:
-        warnings.append(
-            f"accumulation {steps} is short for {stages} stages: filling and draining take {1 - works:.0%} of the"
-            f" time; use a multiple of {2 * stages}"
-        )
-    if settings.training.validation and not pipeline.validation_model:
-        notes.append("validation runs on the same pipeline stages (--pipeline-validation-model is implied)")
-    return [Fact("pipeline", line)], warnings, notes
-
-
-def _refused_by_ipus(settings: Any, plan: Plan) -> List[str]:
-    """What a rehearsal runs and IPUs would not."""
-    try:
-        ipu_refusals.refuse_schedule(settings, plan.batch.accumulation)
-    except SettingsError as error:
-        return [f"IPUs refuse this training: {error.message}; {error.hint}"]
-    return []
-
-
-def _without_effect(resolved: Resolved) -> List[str]:
-    """Settings that were given and that others leave no use for."""
-    settings, given = resolved.settings, resolved.given
-    found = [
-        f"{key} has no effect without {other}"
-        for key, other in _USED_IF_SET.items()
-        if key in given and not value_of(settings, other)
-    ]
-    if settings.training.ckpts_per_epoch == 0:
-        keys = ("training.first_ckpt_epoch", "training.keep_checkpoints", "training.clean_dir")
-        found += [f"{key} has no effect without checkpoints" for key in keys if key in given]
-    if settings.schedule.name == "const" and not settings.schedule.warmup_epochs and "schedule.staircase" in given:
-        found.append("schedule.staircase has no effect on a constant learning rate")
-    for key in sorted(given & set(_USED_BY)):
-        other, choices = _USED_BY[key]
-        chosen = value_of(settings, other)
-        if chosen not in choices:
-            found.append(f"{key} has no effect with {other} = {chosen}: it is for {', '.join(choices)}")
-    return found
-
-
 def _not_as_asked(resolved: Resolved, plan: Plan) -> List[str]:
-    """What was asked for and is otherwise under this plan."""
+    """A sentence for each setting that this plan does not follow."""
     settings, given = resolved.settings, resolved.given
     found = []
     validating = settings.launch.validation_num_replicas
@@ -196,18 +85,3 @@ def _not_as_asked(resolved: Resolved, plan: Plan) -> List[str]:
     if "data.pipeline_num_parallel" in given and settings.data.synthetic_data == "ipu":
         found.append("data.pipeline_num_parallel has no effect on images that the device makes")
     return found
-
-
-def _ipu_only(resolved: Resolved) -> List[str]:
-    """The settings that only an IPU can honour and that are not as they are by default."""
-    found = []
-    for leaf in leaves(type(resolved.settings)):
-        value = value_of(resolved.settings, leaf.key)
-        if leaf.about["ipu_only"] and value != leaf.default:
-            found.append(f"{leaf.key} = {_shown(plain_value(value))}")
-    return found
-
-
-def _shown(value: object) -> str:
-    """A value as YAML has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -50,17 +50,19 @@ def launch_planned(
     elif settings.data.is_unnamed:
         text = f"{workload} needs its images, and the command names none: give {settings.data.option}"
         solution = solution._replace(messages=(*solution.messages, warning(text)))
-    worker = [*engine.worker(workload, options), *engine.plan_words(solution.plan)]
-    worker += ["--rehearsal"] if resolved.rehearsal else []
-    worker += set_options(resolved)
-    worker += ["--run-dir", str(run_dir)] if run_dir else []
+    worker = engine.worker(workload, options)
+    if run_dir is not None:  # which has the plan and the job
+        worker = [*worker, "--run-dir", str(run_dir)]
+    else:
+        is_small = ["--rehearsal"] if resolved.rehearsal else []
+        worker = [*worker, *engine.plan_words(solution.plan), *is_small, *set_options(resolved)]
     return _launch(engine, solution, options, worker, Job(workload, engine.backend, settings))
 
 
 def launch_again(solution: Solution, job: Job, options: LaunchOptions, engine: Engine, run_dir: Path) -> Launch:
     """The launch of a run that has its job in its directory already."""
-    worker = [*engine.worker(job.workload, options), *engine.plan_words(solution.plan)]
-    return _launch(engine, solution, options, [*worker, "--run-dir", str(run_dir)], job)
+    worker = [*engine.worker(job.workload, options), "--run-dir", str(run_dir)]
+    return _launch(engine, solution, options, worker, job)
 
 
 def launch_program(solution: Solution, program: Tuple[str, ...], options: LaunchOptions, engine: Engine) -> Launch:

@@ -30,7 +30,7 @@ class LaunchRecord(NamedTuple):
 
 
 def to_json(options: LaunchOptions) -> str:
-    """What was asked for, as text; of a variable whose value would show a secret, the name alone."""
+    """The options as text; a variable whose value would show a secret appears with its name alone."""
     hidden = secret_values(os.environ)
     env = []
     for text in options.env:
@@ -47,7 +47,7 @@ def to_json(options: LaunchOptions) -> str:
 
 
 def from_json(text: str, name: str) -> LaunchOptions:
-    """What was asked for, from a text that anybody may have written; all that is wrong with it is a DataError."""
+    """The options in a text that anybody may have written; raises DataError for everything that is wrong with it."""
     try:
         data: Dict[str, Any] = parse_json(text)
         if data.pop("format") != _FORMAT:
@@ -81,7 +81,7 @@ def read(run: RunDirectory) -> LaunchRecord:
 
 
 def laid_over(given: LaunchOptions, before: LaunchOptions) -> LaunchOptions:
-    """What is asked for now, and where that is silent, what was asked for before; variables one by one."""
+    """The options given now, and those of before where none is given; variables one by one."""
     over = {name: value for name, value in given._asdict().items() if _was_given(name, value)}
     named = {text.partition("=")[0] for text in given.env}
     kept = tuple(text for text in before.env if text.partition("=")[0] not in named)
@@ -96,7 +96,7 @@ def _flag(name: str, value: Any) -> str:
 
 
 def _was_given(name: str, value: Any) -> bool:
-    """Whether a field of LaunchOptions was given: False is no answer for those that can only be switched on."""
+    """Whether the user gave an option: False means "not given" for options that can only be switched on."""
     return is_given(value) and not (value is False and name in FLAGS)
 
 

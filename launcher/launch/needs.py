@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Optional, Sequence
 
 from ipulaunch.configs.errors import DataError, NotReadyError
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.settings.data import Data
-from ipulaunch.configs.settings.estimators import KERAS
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.launcher.launch.volumes import looks, volumes_of
 
 
-def require_data(workload: str, settings: Any) -> None:
-    """Refuse directories that are not there, and images that nobody has named."""
+def require_data(workload: str, settings: WorkloadSettings) -> None:
+    """Refuse directories that are not there, and images without a directory."""
     data, training = settings.data, settings.training
     published = f": {PUBLISHED_SETS[workload].hint}"
     named = [(data.directory, f"{data.option}{published}")]
     if not training.training:  # a training writes there first
         named.append((training.checkpoint_input_dir, "--checkpoint-input-dir"))
-    if settings.api != KERAS and not training.training:
-        named.append((settings.estimator.model_dir, "--model-dir"))
+        named.append((settings.estimator_run.model_dir, "--model-dir"))
     for path, option in named:
         if path and not Path(path).is_dir():
             raise DataError(f"there is no directory {path}", hint=f"check {option}")
@@ -29,7 +28,7 @@ def require_data(workload: str, settings: Any) -> None:
     _require_volumes(workload, settings)
 
 
-def _require_volumes(workload: str, settings: Any) -> None:
+def _require_volumes(workload: str, settings: WorkloadSettings) -> None:
     """Refuse volumes of another size. What else may be wrong with a record the instances tell better."""
     volumes = volumes_of(workload, settings)
     if volumes is None or settings.data.bad_records != "fail":

@@ -29,6 +29,11 @@ def plan_program(
     return plan_for(PROGRAM, options, engine, launch, Training(), origins, unnamed=unnamed)
 
 
+def plan_system(options: LaunchOptions, engine: Engine) -> Solution:
+    """The plan of whatever may run on a system."""
+    return plan_for("any workload", options, engine, LaunchSettings(), Training(), {})
+
+
 def plan_for(
     workload: str,
     options: LaunchOptions,

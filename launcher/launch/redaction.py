@@ -1,4 +1,4 @@
-"""Keeping secrets out of commands that are printed, recorded and put into scripts, told by their names."""
+"""Masking secrets, which it knows by their names, in commands that ipulaunch prints, records and puts into scripts."""
 
 from __future__ import annotations
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, List
+from typing import List
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.schema import Leaf, leaves, plain_value, value_of, with_value
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology.networks import computed_by
 
 
-def is_same(settings: Any, earlier: Any) -> bool:
+def is_same(settings: WorkloadSettings, earlier: WorkloadSettings) -> bool:
     try:
         return computed_by(settings) == computed_by(earlier)
-    except SettingsError:  # they ask for no network at all; whoever builds it says so
+    except SettingsError:  # they describe no network; the worker that builds it says so
         return True
 
 
-def require_same(settings: Any, earlier: Any, where: str) -> None:
+def require_same(settings: WorkloadSettings, earlier: WorkloadSettings, where: str) -> None:
     """Refuse to take the weights of an earlier run into another network."""
     if is_same(settings, earlier):
         return
@@ -32,7 +33,7 @@ def require_same(settings: Any, earlier: Any, where: str) -> None:
     )
 
 
-def _differing(settings: Any, earlier: Any) -> List[Leaf]:
+def _differing(settings: WorkloadSettings, earlier: WorkloadSettings) -> List[Leaf]:
     """The settings that would each make another network, if they were as in the earlier run."""
     found, ours = [], computed_by(settings)
     for leaf in leaves(type(settings)):
@@ -46,12 +47,12 @@ def _differing(settings: Any, earlier: Any) -> List[Leaf]:
     return found
 
 
-def _option(leaf: Leaf, earlier: Any) -> str:
+def _option(leaf: Leaf, earlier: WorkloadSettings) -> str:
     value = _shown(value_of(earlier, leaf.key))
-    flag = leaf.about["flag"]
+    flag = leaf.about.flag
     return f"{flag} {value}" if flag and "/" not in flag else f"--set {leaf.key}={value}"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     plain = plain_value(value)
     return "null" if plain is None else str(plain)

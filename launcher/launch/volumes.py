@@ -5,7 +5,11 @@ from __future__ import annotations
 import gzip
 import zlib
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Iterator, NamedTuple, Optional, Tuple, cast
+
+if TYPE_CHECKING:
+    from ipulaunch.configs.settings.cosmoflow import CosmoflowModel
+    from ipulaunch.configs.settings.workload import WorkloadSettings
 
 _LENGTH = 8  # bytes at the start of a record, the lowest first
 _MOST_BESIDE = 1024  # bytes of a record that are not the volume: its targets, and the names of both
@@ -31,16 +35,15 @@ class Look(NamedTuple):
     is_of_another_side: bool = False
 
 
-def volumes_of(workload: str, settings: Any) -> Optional[Volumes]:
+def volumes_of(workload: str, settings: WorkloadSettings) -> Optional[Volumes]:
     """The files that the settings of CosmoFlow name; None where they name none."""
-    path = settings.data.directory
-    if workload != "cosmoflow" or not path:
+    data = settings.data
+    if workload != "cosmoflow" or not data.directory:
         return None
+    model = cast("CosmoflowModel", settings.model)
     reads = {"train": settings.training.training, "validation": settings.training.validation}
     splits = tuple(split for split, is_read in reads.items() if is_read)
-    return Volumes(
-        Path(path).absolute(), splits, settings.data.side, settings.data.channels, settings.model.n_conv_layers
-    )
+    return Volumes(data.path.absolute(), splits, data.side, data.channels, model.n_conv_layers)
 
 
 def looks(volumes: Volumes) -> Iterator[Look]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Dict
 
@@ -12,7 +11,6 @@ from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.runs.one_attempt import run_attempt
 from ipulaunch.launcher.runs.restarts import missing_hosts, next_launch
 from ipulaunch.launcher.runs.run_files import read_summary
-from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise import processes
 from ipulaunch.launcher.supervise.endings import after_restarts, next_restart, record_ending, within_preemptions
@@ -22,7 +20,6 @@ from ipulaunch.launcher.supervise.verdict import interrupted, not_started
 
 def attend(launch: Launch, run: RunDirectory, display: Display, signals: StopSignals) -> int:
     """Run a launch whose run directory is made and claimed, and start it again as often as its settings allow."""
-    record.renew(run.path.parent, os.environ)
     display.announce(launch, run)
     restarts, most_updates = 0, 0
     in_vain = 0  # restarts since an attempt got further than those before it

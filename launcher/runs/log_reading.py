@@ -8,7 +8,7 @@ from typing import BinaryIO, Dict, Iterator, List, Optional, Tuple
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.directory import records_of
-from ipulaunch.launcher.runs.states import plan_of
+from ipulaunch.launcher.runs.run_state import plan_of
 
 _MOST_PER_LOOK = 1 << 20
 

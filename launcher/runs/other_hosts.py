@@ -32,7 +32,7 @@ def require_other_hosts(launch: Launch, path: Path, signals: StopSignals) -> Lau
         with signals.interrupting():
             notes = require_hosts(_diagnosis(launch, path), this_machine())
     except KeyboardInterrupt:
-        processes.end_all()  # whoever still asks
+        processes.end_all()  # questions that are still under way
         if launch.job is None or signals.first in (None, signal.SIGINT):
             raise
         what = f"{signal.Signals(signals.first).name}: stopped before anything was started"

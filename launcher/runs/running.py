@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ipulaunch.configs.runs.directory import RunDirectory, writable
@@ -9,6 +10,7 @@ from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.runs.attending import attend
 from ipulaunch.launcher.runs.other_hosts import require_other_hosts
 from ipulaunch.launcher.runs.run_files import make_run, write_decided
+from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.attempts import begin_again
 from ipulaunch.launcher.supervise.claim import claim
@@ -22,6 +24,7 @@ def run_launch(launch: Launch, path: Path, display: Display, *, is_made: bool = 
         launch = require_other_hosts(launch, path, signals)
         run = make_run(launch, path, is_made)
         with claim(run):
+            record.renew(run.path.parent, os.environ)
             return attend(launch, run, display, signals)
 
 
@@ -35,4 +38,5 @@ def continue_run(launch: Launch, run: RunDirectory, display: Display) -> int:
             launch = launch._replace(job=begin_again(run, launch.solution.plan, job))
             with writable(run):
                 write_decided(launch, run)
+            record.renew(run.path.parent, os.environ)
             return attend(launch, run, display, signals)

@@ -1,20 +1,19 @@
-"""How runs are: told by their records, by signs of life, and by the scheduler of those that were submitted."""
+"""The status of runs: by their records, by signs of life, and by the scheduler of those that were submitted."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ipulaunch.configs.errors import INTERRUPTED, DataError, IpulaunchError, StoppedError, UsageError, near_miss
+from ipulaunch.configs.errors import DataError, IpulaunchError, UsageError, near_miss
 from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, records_of, whole_run
 from ipulaunch.configs.runs.job import job_of
-from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.configs.text import utc
-from ipulaunch.launcher.launch.earlier_runs import FRESH_S, all_runs, last_sign, started
+from ipulaunch.launcher.launch.earlier_runs import all_runs, started
+from ipulaunch.launcher.runs.run_state import plan_of, state_from_records
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import (
@@ -28,12 +27,9 @@ from ipulaunch.launcher.schedulers.scheduler import (
     JobState,
     scheduler_of,
 )
-from ipulaunch.launcher.supervise.claim import has_gone, holder_of
-from ipulaunch.launcher.supervise.endings import Ending, attempt_of, preemptions, read_endings, restarts
+from ipulaunch.launcher.supervise.endings import preemptions, restarts
 from ipulaunch.launcher.supervise.process_table import runs_here
 from ipulaunch.launcher.supervise.progress import progress_of
-from ipulaunch.topology import Plan
-from ipulaunch.topology.planning.plan import from_json
 
 
 class RunStatus(NamedTuple):
@@ -43,7 +39,7 @@ class RunStatus(NamedTuple):
     path: str
     workload: str
     state: str
-    said: str  # the words of the scheduler, or what the state was told from
+    said: str  # the words of the scheduler, or what shows the state
     update: int
     total: int
     started: str  # UTC; when a submitted one was submitted
@@ -59,7 +55,7 @@ class RunStatus(NamedTuple):
     def progress(self) -> str:
         if self.total:
             return f"{self.update}/{self.total}"
-        return str(self.update or "-")  # of how many, only an attempt that has begun to train has told
+        return str(self.update or "-")  # the total is known once an attempt trains
 
     @property
     def can_be_resumed(self) -> bool:
@@ -94,7 +90,7 @@ def find_run(text: str, runs_dir: Path) -> Path:
 
 
 def statuses(paths: Sequence[Path]) -> Tuple[List[RunStatus], List[str]]:
-    """The status of each run, and what schedulers would not say; each scheduler is asked once."""
+    """The status of each run, and notes about schedulers that did not answer; each is asked once."""
     jobs: Dict[Path, Submitted] = {}
     notes: List[str] = []
     for path in paths:
@@ -127,19 +123,10 @@ def how_to_end(path: Path) -> str:
     return f"end its poprun or mpirun; touch {RunDirectory(path).stop} lets it write a checkpoint first"
 
 
-def plan_of(run: RunDirectory) -> Optional[Plan]:
-    """The plan of a run, where it is whole."""
-    try:
-        return from_json(read_text(run.plan))
-    except (OSError, IpulaunchError):
-        return None
-
-
 def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], living: AbstractSet[Path]) -> RunStatus:
     run = records_of(path)
     plan = plan_of(run) or plan_of(RunDirectory(path))
-    is_alive = holder_of(run) is not None or run.path in living
-    state = _combined(job, said, _from_records(run, plan, is_alive, is_here=job is None))
+    state = _combined(job, said, state_from_records(run, plan, living, is_here=job is None))
     progress = progress_of(run)
     training = job_of(run) or job_of(RunDirectory(path))
     update = max(progress.position, progress.kept) or (newest_update(run, training) if training else None) or 0
@@ -177,36 +164,3 @@ def _combined(job: Optional[Submitted], said: Optional[JobState], records: JobSt
     if said.word == FAILED and records.word == STOPPED:
         return JobState(STOPPED, said.said, said.where)
     return said
-
-
-def _from_records(run: RunDirectory, plan: Optional[Plan], is_alive: bool, *, is_here: bool) -> JobState:
-    if plan is None:
-        return JobState(UNKNOWN, "its plan cannot be read")
-    instances = range(plan.instances)
-    if all(run.done(index).exists() for index in instances):
-        return JobState(DONE)
-    if is_alive:
-        return JobState(RUNNING)
-    endings = read_endings(run)
-    if endings and endings[-1].attempt == attempt_of(run):
-        return _ended(endings[-1])
-    for index in instances:
-        if run.error(index).exists():
-            return JobState(FAILED, f"instance {index} has left an error")
-    if any(run.stopped(index).exists() for index in instances):
-        return JobState(STOPPED, "with a checkpoint")
-    newest = last_sign(run)
-    # Instances without a launcher are known by their signs of life alone; a launcher that has gone has told otherwise.
-    if time.time() - newest < FRESH_S and not run.launcher.exists():
-        return JobState(RUNNING)
-    if newest and is_here:
-        return JobState(FAILED, f"no sign of life since {utc(newest)}")
-    if is_here and has_gone(run.launcher):  # programs give no signs of life, and instances none before they have begun
-        return JobState(FAILED, "its launcher ended without a verdict")
-    return JobState(UNKNOWN, f"no sign of life since {utc(newest)}" if newest else "no records")
-
-
-def _ended(ending: Ending) -> JobState:
-    """What the launcher has noted of the end."""
-    word = {0: DONE, StoppedError.exit_code: STOPPED, INTERRUPTED: CANCELLED}.get(ending.exit_code, FAILED)
-    return JobState(word, "" if word == DONE else ending.headline)

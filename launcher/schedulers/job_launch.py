@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import List, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.messages import Message, note
@@ -14,9 +14,16 @@ from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.launch import Launch, launch_planned
 from ipulaunch.launcher.launch.needs import require_images
 from ipulaunch.launcher.schedulers.job import Wishes
-from ipulaunch.launcher.schedulers.pinned import at_site
+from ipulaunch.launcher.schedulers.pinned import again_words, at_site, first_words
 from ipulaunch.launcher.schedulers.variables import variables_of
 from ipulaunch.topology.planning.solver import Solution
+
+
+class JobWords(NamedTuple):
+    """The options of the ipulaunch commands in a script."""
+
+    first: List[str]  # that starts the run
+    again: List[str]  # that continues it
 
 
 def with_layout(options: LaunchOptions, site: Site, scheduler: str) -> LaunchOptions:
@@ -35,8 +42,8 @@ def launch_job(
     scheduler: str,
     site: Site,
     wishes: Wishes,
-) -> Tuple[Launch, LaunchOptions, Wishes]:
-    """The launch of a planned job, with the options and wishes completed by the site and the variables."""
+) -> Tuple[Launch, JobWords, Wishes]:
+    """The launch of a planned job, the words of its script, and the wishes, completed by its variables."""
     messages: List[Message] = []
     hosts = len(solution.plan.hosts)
     if options.host_layout is None and engine.is_rehearsal and hosts == 1 and wishes.nodelist is None:
@@ -55,7 +62,9 @@ def launch_job(
     if wishes.image and hosts > 1 and scheduler != "kubernetes":
         raise UsageError(f"--container-image on {hosts} hosts: MPI would start the others outside the image")
     launch = launch._replace(messages=(*messages, *launch.messages))
-    return launch, options, wishes._replace(sent=variables.sent, secrets=variables.secrets)
+    plan = solution.plan
+    words = JobWords(first_words(resolved, options, engine, plan), again_words(options, engine, plan))
+    return launch, words, wishes._replace(sent=variables.sent, secrets=variables.secrets)
 
 
 def _has_setup(wishes: Wishes, site: Site) -> bool:

@@ -33,7 +33,7 @@ _NAMES = {
 
 
 def at_site(options: LaunchOptions, site: Site, hosts: int, engine: Engine) -> LaunchOptions:
-    """The options, completed by the site where the command line gives none."""
+    """The options of a launch, with those of the site where the command line gives none."""
     poprun = dict(options.poprun)
     if not engine.is_rehearsal:
         vipu = {f"vipu_{field.name}": getattr(site.vipu, field.name) for field in dataclasses.fields(site.vipu)}
@@ -90,8 +90,8 @@ def _settings(resolved: Resolved) -> List[str]:
             continue
         value = plain_value(value_of(resolved.settings, leaf.key))
         is_word = not leaf.kind.is_list and leaf.kind.item is not bool and value is not None
-        if leaf.about["flag"] and is_word:
-            options.append(f"{leaf.about['flag']}={value}")
+        if leaf.about.flag and is_word:
+            options.append(f"{leaf.about.flag}={value}")
         else:
             rest.add(leaf.key)
     more = set_options(resolved._replace(given=frozenset(rest)))  # --config NAME and --set KEY=VALUE, in pairs

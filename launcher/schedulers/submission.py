@@ -15,9 +15,8 @@ from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.job_launch import launch_job, with_layout
 from ipulaunch.launcher.schedulers.nodes import plan_on_nodes
-from ipulaunch.launcher.schedulers.pinned import again_words, first_words
 from ipulaunch.launcher.schedulers.scheduler import scheduler_of
-from ipulaunch.launcher.schedulers.wishes import refuse_useless, wishes_from
+from ipulaunch.launcher.schedulers.wishes import name_and_place, refuse_useless, wishes_from
 
 
 class Submission(NamedTuple):
@@ -51,24 +50,19 @@ def prepare(
     refuse_useless(wishes, scheduler, given["signal_lead"])
     resumed = with_resume(resolved, elsewhere=in_pods)
     messages: List[Message] = about_resume(resolved, resumed)
-    launch, options, wishes = launch_job(solution, resumed, options, engine, scheduler, site, wishes)
-    name, run = path.name, str(path)
-    if in_pods:
-        from ipulaunch.launcher.schedulers.kubernetes import job_name, volume
-
-        name = job_name(path.name)
-        run = f"{volume(wishes.volumes[0])[1].rstrip('/')}/runs/{name}" if wishes.volumes else f"/tmp/runs/{name}"
-        if not wishes.volumes:
-            messages.append(note("without --volume the run and its checkpoints are lost with the Pod"))
-    plan, more = solution.plan, ["--verbose"] if verbose else []
+    launch, words, wishes = launch_job(solution, resumed, options, engine, scheduler, site, wishes)
+    name, run = name_and_place(path, scheduler, wishes)
+    if in_pods and not wishes.volumes:
+        messages.append(note("without --volume the run and its checkpoints are lost with the Pod"))
+    more = ["--verbose"] if verbose else []
     job = ClusterJob(
         name=name,
         run=run,
         work_dir=str(Path.cwd()),
-        plan=plan,
+        plan=solution.plan,
         is_rehearsal=engine.is_rehearsal,
-        first=(*first_words(resumed, options, engine, plan), *more),
-        again=(*again_words(options, engine, plan), *more),
+        first=(*words.first, *more),
+        again=(*words.again, *more),
         wishes=wishes,
         site=site,
     )

@@ -1,9 +1,10 @@
-"""The scheduler's options: those of the command line override the site's."""
+"""The options for the scheduler: those of the command line over those of the site."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, Optional
+from pathlib import Path
+from typing import Any, Mapping, Optional, Tuple
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.sites import SCHEDULERS, Site
@@ -44,7 +45,7 @@ def choose_scheduler(asked: Optional[str], site: Site) -> str:
 
 
 def wishes_from(options: Mapping[str, Any], site: Site, grace_s: float) -> Wishes:
-    """The scheduler's options: the command line overrides the site."""
+    """The options for the scheduler: the command line over the site."""
     for name, value in options.items():
         if value == "":
             raise UsageError(f"--{name.replace('_', '-')} is empty", hint="is the variable that it came from set?")
@@ -89,3 +90,14 @@ def refuse_useless(wishes: Wishes, scheduler: str, signal_lead: Optional[int]) -
             f"--signal-lead {signal_lead} has no effect without --time",
             hint=f"give --time: {scheduler} jobs are asked to stop before their limit of time",
         )
+
+
+def name_and_place(path: Path, scheduler: str, wishes: Wishes) -> Tuple[str, str]:
+    """The name of a job, and its run directory as the job sees it: Pods have it on their first volume."""
+    if scheduler != "kubernetes":
+        return path.name, str(path)
+    from ipulaunch.launcher.schedulers.kubernetes import job_name, volume
+
+    name = job_name(path.name)
+    runs = volume(wishes.volumes[0])[1].rstrip("/") if wishes.volumes else "/tmp"
+    return name, f"{runs}/runs/{name}"

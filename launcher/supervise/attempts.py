@@ -19,7 +19,7 @@ def lost_checkpoint(run: RunDirectory, job: Job) -> str:
     """A warning if the run has written checkpoints and all of them are gone; else an empty text."""
     if newest_update(run, job) is not None:
         return ""
-    written = max(progress_of(each).kept for each in [run, *map(RunDirectory, run.attempts.glob("*"))])
+    written = max(progress_of(each).kept for each in [run, *map(run.attempt, run.earlier_attempts())])
     if not written:
         return ""
     gone = f"update {written} was kept, and there is no checkpoint in {checkpoints_of(run, job)} now"
@@ -33,9 +33,9 @@ def begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
 
 
 def _begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
-    kept = run.attempts / str(attempt_of(run))
+    kept = run.attempt(attempt_of(run)).path
     kept.mkdir(parents=True)
-    for path in [*run.path.glob("instance-*"), run.engine_log]:
+    for path in [*map(run.instance, run.instances()), run.engine_log]:
         if path.exists():
             shutil.move(str(path), str(kept / path.name))
     for request in (run.stop, run.cancel):

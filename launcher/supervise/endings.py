@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import re
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from ipulaunch.configs.errors import INTERRUPTED, JobError, StoppedError
@@ -45,8 +44,7 @@ def read_endings(run: RunDirectory) -> List[Ending]:
 
 def attempt_of(run: RunDirectory) -> int:
     """The number of the present attempt. The records of earlier ones are kept under their numbers."""
-    numbers = (int(path.name) for path in run.attempts.glob("*") if re.fullmatch(r"\d+", path.name, re.ASCII))
-    return 1 + max(numbers, default=0)
+    return 1 + max(run.earlier_attempts(), default=0)
 
 
 def restarts(run: RunDirectory) -> int:

@@ -7,7 +7,7 @@ import re
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Dict, Iterator, List, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 import pytest
 
@@ -120,6 +120,16 @@ def test_folders_of_the_launcher_import_one_way(folder: str, trees: Dict[Path, a
     assert wrong == []
 
 
+@pytest.mark.parametrize("folder", ["launcher/engines", "launcher/launch", "launcher/cli"])
+def test_no_module_needs_more_than_twelve_others(folder: str, trees: Dict[Path, ast.Module]) -> None:
+    counts = {
+        _name(path): len({name for _, name in _imports(tree) if name.startswith("ipulaunch.")})
+        for path, tree in trees.items()
+        if _name(path).startswith(f"{folder}/")
+    }
+    assert {name: count for name, count in counts.items() if count > 12} == {}
+
+
 def test_every_folder_of_the_launcher_has_its_place_in_the_order() -> None:
     places = list(LAUNCHER)
     assert set(places) == {path.name for path in (ROOT / "launcher").iterdir() if (path / "__init__.py").exists()}
@@ -190,3 +200,54 @@ def test_annotations_are_never_evaluated(trees: Dict[Path, ast.Module]) -> None:
 
 def test_every_source_says_what_it_is(trees: Dict[Path, ast.Module]) -> None:
     assert [_name(path) for path, tree in trees.items() if not ast.get_docstring(tree)] == []
+
+
+# Inside workers/, from the bottom to the top: a folder or a module imports itself and those before it.
+WORKERS_ORDER = (
+    *("models", "backends", "lifecycle", "pasted_line", "startup", "arguments", "bound"),
+    *("instance", "feeds", "progress", "state", "trainers", "train", "validate", "run", "__main__"),
+)
+MOST_IMPORTS, MOST_LINES = 12, 350
+
+
+def _modules_imported(tree: ast.AST) -> Set[str]:
+    """The modules of ours that a module imports, also inside of functions."""
+    found: Set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if _source(name) else str(node.module) for name in inside)
+    return {name for name in found if name.startswith("ipulaunch.")}
+
+
+def _source(module: str) -> Optional[Path]:
+    """The file of a module of ours, if it is one."""
+    path = ROOT.joinpath(*module.split(".")[1:])
+    files = (path.with_suffix(".py"), path / "__init__.py")
+    return next((file for file in files if file in SOURCES), None)
+
+
+def _place_in_workers(path: Path) -> int:
+    return WORKERS_ORDER.index(path.relative_to(ROOT / "workers").with_suffix("").parts[0])
+
+
+def test_workers_import_in_one_direction(trees: Dict[Path, ast.Module]) -> None:
+    ours = {path: tree for path, tree in trees.items() if _room(path) == "workers" and path.name != "__init__.py"}
+    assert {_place_in_workers(path) for path in ours} == set(range(len(WORKERS_ORDER)))
+    wrong: List[str] = []
+    for path, tree in ours.items():
+        for module in _modules_imported(tree):
+            source = _source(module)
+            if source in ours and _place_in_workers(source) > _place_in_workers(path):
+                wrong.append(f"{_name(path)} imports {module}")
+    assert wrong == []
+
+
+def test_modules_of_workers_know_few_others_and_are_short(trees: Dict[Path, ast.Module]) -> None:
+    for path, tree in trees.items():
+        if _room(path) == "workers":
+            imported, lines = _modules_imported(tree), len(path.read_text(encoding="utf-8").splitlines())
+            assert len(imported) <= MOST_IMPORTS, f"{_name(path)} imports {sorted(imported)}"
+            assert lines <= MOST_LINES, f"{_name(path)} has {lines} lines"

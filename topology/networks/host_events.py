@@ -56,6 +56,20 @@ def events_of(training: Training, samples: int, batch: Batch) -> Tuple[HostEvent
     )
 
 
+def in_calls_of(events: HostEvents, batches: int, accumulation: int) -> HostEvents:
+    """The events with device calls of so many micro-batches of a replica; all of them must fall between two calls."""
+    longest = events.updates_per_call * accumulation
+    if batches % accumulation or longest % batches:
+        possible = [n * accumulation for n in divisors(events.updates_per_call)]
+        near = min(possible, key=lambda steps: abs(steps - batches))
+        raise SettingsError(
+            f"--batches-per-step is {batches}, and the host hears of the training every {longest} micro-batches of a"
+            f" replica, {accumulation} to an update",
+            hint=f"use --batches-per-step {near}, or other --logs-per-epoch and --ckpts-per-epoch",
+        )
+    return events._replace(updates_per_call=batches // accumulation)
+
+
 class _Kind(NamedTuple):
     """What logs and checkpoints are called."""
 

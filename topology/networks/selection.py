@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, cast
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.topology.networks.network import Network, shapes
 
 if TYPE_CHECKING:
-    from ipulaunch.configs.settings.cosmoflow import CosmoflowSettings
-    from ipulaunch.configs.settings.images import ImageSettings
+    from ipulaunch.configs.settings.images import ImageModel
+    from ipulaunch.configs.settings.workload import WorkloadSettings
 
 # The module and the function that make each network, loaded on demand: a plan has one of them.
 _MAKERS: Dict[str, Tuple[str, str]] = {
@@ -27,18 +27,18 @@ _MAKERS: Dict[str, Tuple[str, str]] = {
 _ASIDE = ("dtype", "gamma", "initializer", "momentum", "rate")  # how inputs arrive, and what only training knows
 
 
-def network_of(settings: Union[CosmoflowSettings, ImageSettings]) -> Network:
+def network_of(settings: WorkloadSettings) -> Network:
     """The network of these settings; refuses one without any output left, and settings that it does not use."""
     module, name = _MAKERS[settings.model.name]
     make: Callable[[Any], Network] = getattr(importlib.import_module(f"ipulaunch.topology.networks.{module}"), name)
     network = make(settings)
     if module != "cosmoflow":
-        _check_use(network, settings.model)
+        _check_use(network, cast("ImageModel", settings.model))
     shapes(network)
     return network
 
 
-def computed_by(settings: Any) -> List[Any]:
+def computed_by(settings: WorkloadSettings) -> List[Any]:
     """The network's function of its weights and of samples as stored, no matter where they are normalised."""
     data = dataclasses.replace(settings.data, host_preprocess=False)
     network = network_of(dataclasses.replace(settings, data=data))
@@ -48,7 +48,7 @@ def computed_by(settings: Any) -> List[Any]:
     ]
 
 
-def _check_use(network: Network, model: Any) -> None:
+def _check_use(network: Network, model: ImageModel) -> None:
     kinds = {layer.kind for layer in network.layers}
     if model.dropout is not None and "dropout" not in kinds:
         raise SettingsError(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.configs.settings.sections import Pipeline
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.text import counted
 from ipulaunch.topology.planning.batch import Batch
 
@@ -22,7 +21,7 @@ def ipus_needed(pipeline: Pipeline) -> int:
     return 1 << (pipeline.ipus - 1).bit_length()
 
 
-def refuse(settings: Any, batch: Batch, given_ipus: int) -> None:
+def refuse(settings: WorkloadSettings, batch: Batch, given_ipus: int) -> None:
     """Raise for the first setting that cannot be fulfilled with this many IPUs per replica."""
     pipeline = settings.pipeline
     if given_ipus != ipus_needed(pipeline):
@@ -41,7 +40,7 @@ def refuse(settings: Any, batch: Batch, given_ipus: int) -> None:
     _refuse_device(settings, batch)
 
 
-def refuse_schedule(settings: Any, accumulation: int) -> None:
+def refuse_schedule(settings: WorkloadSettings, accumulation: int) -> None:
     """Raise if the SDK cannot train with the schedule of the pipeline."""
     pipeline, io_tiles = settings.pipeline, settings.device.io_tiles
     if not pipeline.splits or not settings.training.training:
@@ -65,7 +64,7 @@ def refuse_schedule(settings: Any, accumulation: int) -> None:
         )
 
 
-def refuse_automatic_scaling(settings: Any, batch: Batch) -> None:
+def refuse_automatic_scaling(settings: WorkloadSettings, batch: Batch) -> None:
     """Raise if the SDK's factor would not follow the gradients."""
     if not settings.optimizer.auto_loss_scaling or not settings.training.training:
         return
@@ -99,7 +98,7 @@ def refuse_automatic_scaling(settings: Any, batch: Batch) -> None:
         )
 
 
-def _refuse_training(settings: Any, batch: Batch) -> None:
+def _refuse_training(settings: WorkloadSettings, batch: Batch) -> None:
     refuse_automatic_scaling(settings, batch)
     if settings.training.trace_samples:
         raise SettingsError(
@@ -113,7 +112,7 @@ def _refuse_training(settings: Any, batch: Batch) -> None:
         )
 
 
-def _refuse_device(settings: Any, batch: Batch) -> None:
+def _refuse_device(settings: WorkloadSettings, batch: Batch) -> None:
     device, data = settings.device, settings.data
     group = device.distributed_norm_replicas
     if batch.replicas % group:
@@ -146,8 +145,8 @@ def _refuse_device(settings: Any, batch: Batch) -> None:
             hint="leave device.outfeed_depth out, or train with Keras",
         )
     if device.fused_preprocessing:
-        if not hasattr(data, "sends_bytes") or data.host_preprocess:
-            why = "the host normalises" if hasattr(data, "sends_bytes") else "there are no images"
+        if not data.has_images or data.host_preprocess:
+            why = "the host normalises" if data.has_images else "there are no images"
             raise SettingsError(
                 f"device.fused_preprocessing normalises images on the IPU, and {why}",
                 hint="leave device.fused_preprocessing or --host-preprocess out",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ipulaunch.configs.errors import PlanError
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.text import counted, either
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.splits import check_splits
 from ipulaunch.topology.planning.rules import IPUS_PER_REPLICA
 
 
-def check_pipeline(settings: Any) -> None:
+def check_pipeline(settings: WorkloadSettings) -> None:
     """Refuse pipeline stages that the network or the IPUs do not have."""
     pipeline = settings.pipeline
     check_splits(network_of(settings), pipeline.splits)

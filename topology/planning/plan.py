@@ -67,6 +67,15 @@ class Plan(NamedTuple):
     def instances_per_host(self) -> int:
         return self.instances // len(self.hosts)
 
+    def replicas_of(self, index: int) -> range:
+        """The replicas of one instance."""
+        first = self.placements[index].first_replica
+        return range(first, first + self.replicas_per_instance)
+
+    def neighbours_of(self, index: int) -> int:
+        """How many instances the host of one instance has, itself included."""
+        return sum(placement.host == self.placements[index].host for placement in self.placements)
+
     @property
     def division(self) -> str:
         """IPUs, replicas and instances in one line."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Tuple
+from typing import Callable, NamedTuple, Tuple
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.configs.settings.schema import value_of
+from ipulaunch.configs.settings.workload import WorkloadSettings
 
 _Sdk = Tuple[int, int]
 
@@ -39,7 +40,7 @@ METRIC_REDUCTION = Feature(
 )
 
 
-def refuse_before(settings: Any, sdk: Callable[[], _Sdk]) -> None:
+def refuse_before(settings: WorkloadSettings, sdk: Callable[[], _Sdk]) -> None:
     """Raise for the first setting that the SDK is too old for; looks up its version only if that matters."""
     for feature in (AUTOMATIC_SCALING, METRIC_REDUCTION):
         if settings.api != KERAS or not value_of(settings, feature.setting):

@@ -7,7 +7,6 @@ from typing import Any, List, Protocol
 import numpy as np
 
 from ipulaunch.configs.errors import NotReadyError
-from ipulaunch.topology.planning.popdist import Place
 
 
 class Collective(Protocol):
@@ -85,21 +84,21 @@ def texts_of(collective: Collective, text: str) -> List[str]:
     return [row[:length].tobytes().decode() for row, length in zip(rows, lengths)]
 
 
-def join(place: Place) -> Collective:
-    """The collective of this instance's run."""
-    if place.instances == 1:
+def join(index: int, instances: int) -> Collective:
+    """The collective of one of so many instances, over MPI."""
+    if instances == 1:
         return Alone()
     try:
         from mpi4py import MPI
     except ImportError as error:
         raise NotReadyError(
-            f"{place.instances} instances need mpi4py and Open MPI: {error}", hint="pip install 'ipulaunch[cpu]'"
+            f"{instances} instances need mpi4py and Open MPI: {error}", hint="pip install 'ipulaunch[cpu]'"
         ) from error
     communicator = MPI.COMM_WORLD
     found = (communicator.Get_rank(), communicator.Get_size())
-    if found != (place.instance, place.instances):
+    if found != (index, instances):
         raise NotReadyError(
-            f"MPI says process {found[0]} of {found[1]}, POPDIST_* say instance {place.instance} of {place.instances}",
+            f"MPI says process {found[0]} of {found[1]}, POPDIST_* say instance {index} of {instances}",
             hint="start the line that ipulaunch printed as it is; mpi4py and mpirun must be of one Open MPI",
         )
     return OverMpi(communicator)

@@ -11,6 +11,7 @@ from typing import (
     Dict,
     Generic,
     List,
+    Mapping,
     NamedTuple,
     Optional,
     Protocol,
@@ -18,13 +19,16 @@ from typing import (
     TypeVar,
 )  # fmt: skip
 
+import numpy as np
 import tensorflow as tf
 
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks.host_events import HostEvents
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.collective import Collective
-from ipulaunch.workers.models.measures import Measure
+from ipulaunch.workers.models.measures import Measure, measures_of
+from ipulaunch.workers.models.optimizers import scaled_rate
 
 Maker = Callable[[Any], Any]  # (numbers of a micro-batch) to its (inputs, targets), in the step
 Progress = Callable[[int, int], object]  # (micro-batches done, in all)
@@ -53,14 +57,67 @@ class Trained(Protocol):
 Model = TypeVar("Model", bound=Trained)
 
 
+class Estimators(ABC):
+    """Makes Estimators for the devices of an instance."""
+
+    returns_each_step: bool  # to the host, in evaluation
+
+    def __init__(self, backend: Backend[Any]) -> None:
+        self.settings, self.plan, self.collective = backend.settings, backend.plan, backend.collective
+        self.batch, self.replicas = backend.batch, backend.replicas
+        self.measures = measures_of(self.settings)
+        self.learning_rate = scaled_rate(self.settings.optimizer, self.batch)
+
+    def over_instances(self, found: Mapping[str, Any], weight: float) -> Dict[str, float]:
+        """The means over the samples of all instances, from those of this one and how many samples it had."""
+        sums = [float(found[f"mean_{measure.name}"]) * weight for measure in self.measures]
+        totals = self.collective.sum(np.array([*sums, weight]))
+        return {measure.name: float(totals[i] / totals[-1]) for i, measure in enumerate(self.measures)}
+
+    @abstractmethod
+    def updates_per_run(self, updates_per_call: int) -> int:
+        """Weight updates between two returns to the host."""
+
+    @abstractmethod
+    def evaluation_steps(self, steps: int) -> int:
+        """How many steps evaluation is padded to."""
+
+    @abstractmethod
+    def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
+        """An Estimator that runs so many steps in a device call."""
+
+    @abstractmethod
+    def training_feed(self, stream: tf.data.Dataset) -> tf.data.Dataset:
+        """A training stream as the Estimator takes it."""
+
+    @abstractmethod
+    def evaluation_feed(self, stream: tf.data.Dataset, micro_size: int, more: int) -> tf.data.Dataset:
+        """A validation stream as the Estimator takes it, with so many micro-batches more, which weigh nothing."""
+
+
 class Backend(ABC, Generic[Model]):
     """Builds, trains and validates a model on the devices of this instance."""
 
     runs_by_replica: bool  # all micro-batches of a replica, then those of the next
     steps_per_update: int  # as the model's fit() counts them
 
-    def __init__(self, settings: Any, batch: Batch, place: Place, collective: Collective) -> None:
-        self.settings, self.batch, self.place, self.collective = settings, batch, place, collective
+    def __init__(self, settings: WorkloadSettings, plan: Plan, index: int, collective: Collective) -> None:
+        self.settings, self.plan, self.index, self.collective = settings, plan, index, collective
+        self.begin()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Get ready to make models."""
+
+    @property
+    def batch(self) -> Batch:
+        """How all instances together divide the samples of an update."""
+        return self.plan.batch
+
+    @property
+    def replicas(self) -> range:
+        """The replicas of this instance, among those of all."""
+        return self.plan.replicas_of(self.index)
 
     def report_to(self, directory: Path) -> None:
         """Write there what --profile asks for, which is nothing on CPUs."""
@@ -80,3 +137,7 @@ class Backend(ABC, Generic[Model]):
     @abstractmethod
     def validate(self, model: Model, feed: Feed, samples: int, micro_size: int, progress: Progress) -> Dict[str, float]:
         """The measures over the whole set, as one process would find them."""
+
+    @abstractmethod
+    def estimators(self) -> Estimators:
+        """What makes Estimators for the same devices."""

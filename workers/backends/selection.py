@@ -7,8 +7,7 @@ from typing import Any, Dict
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.runs.job import Job
-from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 
 try:
     import tensorflow as tf
@@ -18,19 +17,28 @@ except ImportError as missing:
         hint="pip install 'ipulaunch[cpu]', or enable the Poplar SDK and install its TensorFlow",
     ) from missing
 
+from ipulaunch.workers.backends.collective import Collective, join
 from ipulaunch.workers.backends.interface import Backend
 
 
-def make_backend(job: Job, batch: Batch, place: Place) -> Backend[Any]:
-    """The backend of this instance, joined with the other instances."""
+def join_instances(job: Job, index: int, instances: int) -> Collective:
+    """Meet the other instances of a job."""
+    if not job.is_rehearsal:
+        from ipulaunch.workers.backends.ipu.hosts import join_hosts
+
+        return join_hosts(index, instances)
+    return join(index, instances)
+
+
+def make_backend(job: Job, plan: Plan, index: int, collective: Collective) -> Backend[Any]:
+    """The backend of this instance."""
     if not job.is_rehearsal:
         from ipulaunch.workers.backends.ipu.backend import IpuBackend
 
-        return IpuBackend(job.settings, batch, place)
-    from ipulaunch.workers.backends.collective import join
+        return IpuBackend(job.settings, plan, index, collective)
     from ipulaunch.workers.backends.cpu.backend import CpuBackend
 
-    return CpuBackend(job.settings, batch, place, join(place))
+    return CpuBackend(job.settings, plan, index, collective)
 
 
 def make_devices(job: Job) -> None:

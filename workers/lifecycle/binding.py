@@ -6,10 +6,11 @@ import ctypes
 import os
 import platform
 from dataclasses import dataclass
-from typing import Iterable, Set, Tuple
+from typing import Iterable, Set, Tuple, Union
 
 from ipulaunch.topology.machines import cpulist, hosts
-from ipulaunch.topology.planning import placement
+from ipulaunch.topology.planning.placement import Share, divide, oversubscribe
+from ipulaunch.topology.planning.plan import Placement
 
 # Linux has no C library wrapper for memory policies; the numbers are part of its ABI.
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
@@ -42,8 +43,16 @@ def bind_share(index: int, instances: int) -> Binding:
     """Bind to the share of this host that the plan would give to one of several instances on it."""
     nodes = hosts.discover("here").nodes
     cores = sum(len(node.cores) for node in nodes)
-    divide = placement.divide if instances <= cores else placement.oversubscribe
-    share = divide(nodes, instances)[index]
+    shares = divide if instances <= cores else oversubscribe
+    return _bind_to(shares(nodes, instances)[index])
+
+
+def bind_as_planned(placement: Placement) -> Binding:
+    """Bind to the share of this host that the plan gives to an instance."""
+    return _bind_to(placement)
+
+
+def _bind_to(share: Union[Share, Placement]) -> Binding:
     return bind(cpulist.parse(share.cpus), share.cores, share.numa_nodes)
 
 

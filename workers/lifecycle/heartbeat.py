@@ -9,6 +9,7 @@ import threading
 import time
 from typing import Callable, Dict
 
+from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.workers.lifecycle.lifetime import end_here
 from ipulaunch.workers.lifecycle.records import Records
 
@@ -18,7 +19,7 @@ _LOOKS = 8  # at the others, in the time that a run may hang
 
 
 class Heartbeat:
-    """Touches a file every second, so that an instance that waits can be told from one that has stopped.
+    """Touches a file every second, so that the launcher can tell an instance that waits from one that has stopped.
 
     Dumps the Python stacks of all threads into the instance's log when `progress()` has not been called for long, and
     ends the instance where nobody else does: when no instance has made progress for longer than the launcher would
@@ -62,7 +63,7 @@ class Heartbeat:
             if not self.records.are_current:
                 self.end("the run continues without this instance: its directory was moved away")
                 return
-            with contextlib.suppress(OSError):  # the run directory is gone, which others will tell
+            with contextlib.suppress(OSError):  # the run directory is gone, which others report
                 os.utime(self.path)
             now = time.monotonic()
             if now - seen_at >= self.stall_timeout_s / _LOOKS:
@@ -82,10 +83,20 @@ class Heartbeat:
                 )
                 return
 
-    def _sizes(self) -> Dict[str, int]:
+    def _sizes(self) -> Dict[int, int]:
         """How much each instance has recorded."""
         sizes = {}
-        with contextlib.suppress(OSError):
-            for path in self.records.run.path.glob("instance-*/events.jsonl"):
-                sizes[path.parent.name] = path.stat().st_size
+        run = self.records.run
+        for instance in run.instances():
+            with contextlib.suppress(OSError):  # it has not begun yet
+                sizes[instance] = run.events(instance).stat().st_size
         return sizes
+
+
+def show_life(run: RunDirectory, index: int, stall_timeout_s: float) -> Records:
+    """The records of an instance, which show that it lives from now on."""
+    records = Records(run, index)
+    heartbeat = Heartbeat(records, stall_timeout_s)
+    heartbeat.start()
+    records.on_event = heartbeat.progress
+    return records

@@ -28,7 +28,7 @@ def end_with_parent() -> None:
         return
     parent = os.getppid()
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel was told
+    if os.getppid() != parent:  # it died before the kernel knew
         os.kill(os.getpid(), signal.SIGKILL)
 
 

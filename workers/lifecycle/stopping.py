@@ -10,7 +10,6 @@ from typing import Optional
 import numpy as np
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.collective import Collective
 
 _LOOK_INTERVAL_S = 0.1  # a look at a file on a network disk is not free
@@ -19,8 +18,8 @@ _LOOK_INTERVAL_S = 0.1  # a look at a file on a network disk is not free
 class StopRequest:
     """Whether someone has asked the run to stop: with a file in the run directory, or a signal to an instance."""
 
-    def __init__(self, run: RunDirectory, place: Place, collective: Collective) -> None:
-        self.run, self.place, self.collective = run, place, collective
+    def __init__(self, run: RunDirectory, index: int, collective: Collective) -> None:
+        self.run, self.index, self.collective = run, index, collective
         self.is_asked = False
         self.last_look = 0.0
 
@@ -35,7 +34,7 @@ class StopRequest:
     def agreed(self) -> bool:
         """Whether any instance was asked; the same answer on all, which ask together."""
         now = time.monotonic()
-        if self.place.instance == 0 and now - self.last_look >= _LOOK_INTERVAL_S:
+        if self.index == 0 and now - self.last_look >= _LOOK_INTERVAL_S:
             self.last_look = now
             self.is_asked = self.is_asked or self.run.stop.exists()
         return bool(self.collective.sum(np.array([float(self.is_asked)]))[0])

@@ -7,6 +7,7 @@ from typing import MutableMapping
 
 from ipulaunch.configs.keras_2 import use_keras_2
 from ipulaunch.configs.runs.job import Job
+from ipulaunch.configs.settings.images import ImageData
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,16 @@ class Threads:
     inter_op: int  # operations side by side
     data: int  # the input pipeline
     omp: str  # OMP_NUM_THREADS; the user's own value is kept
+
+    def in_force(self) -> Threads:
+        """Apply the sizes to TensorFlow; returns those that it reports then."""
+        import tensorflow as tf
+
+        threading = tf.config.threading
+        threading.set_intra_op_parallelism_threads(self.intra_op)
+        threading.set_inter_op_parallelism_threads(self.inter_op)
+        intra_op, inter_op = threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads()
+        return Threads(intra_op, inter_op, self.data, self.omp)
 
 
 def size_pools(cores: int, job: Job, environ: MutableMapping[str, str]) -> Threads:
@@ -31,19 +42,6 @@ def size_pools(cores: int, job: Job, environ: MutableMapping[str, str]) -> Threa
     environ["TF_NUM_INTRAOP_THREADS"] = str(intra)
     # Two at least, or the all-reduce, which waits inside an operation, would hold up the next input.
     environ["TF_NUM_INTEROP_THREADS"] = str(max(2, cores))
-    data = getattr(job.settings.data, "pipeline_num_parallel", None) or cores
-    return Threads(intra, max(2, cores), data, environ["OMP_NUM_THREADS"])
-
-
-def read_back(threads: Threads) -> Threads:
-    """Apply the sizes to TensorFlow and report what is in force."""
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(threads.intra_op)
-    tf.config.threading.set_inter_op_parallelism_threads(threads.inter_op)
-    return Threads(
-        tf.config.threading.get_intra_op_parallelism_threads(),
-        tf.config.threading.get_inter_op_parallelism_threads(),
-        threads.data,
-        threads.omp,
-    )
+    data = job.settings.data
+    parallel = data.pipeline_num_parallel if isinstance(data, ImageData) else None
+    return Threads(intra, max(2, cores), parallel or cores, environ["OMP_NUM_THREADS"])

@@ -6,7 +6,8 @@ from typing import Any, Callable, NamedTuple, Tuple
 
 import tensorflow as tf
 
-from ipulaunch.configs.settings.cosmoflow import CosmoflowSettings
+from ipulaunch.configs.settings.images import ImageSettings
+from ipulaunch.configs.settings.workload import WorkloadSettings
 
 
 class Measure(NamedTuple):
@@ -17,11 +18,11 @@ class Measure(NamedTuple):
     better: str = "lower"
 
 
-def measures_of(settings: Any) -> Tuple[Measure, ...]:
+def measures_of(settings: WorkloadSettings) -> Tuple[Measure, ...]:
     """What a workload minimises, and then what else it tells; the last one says which checkpoint is best."""
-    if isinstance(settings, CosmoflowSettings):
-        return (Measure("loss", _squared_error), Measure("mae", _absolute_error))
-    return (_cross_entropy(settings.model.label_smoothing), Measure("accuracy", _is_right, better="higher"))
+    if isinstance(settings, ImageSettings):
+        return (_cross_entropy(settings.model.label_smoothing), Measure("accuracy", _is_right, better="higher"))
+    return (Measure("loss", _squared_error), Measure("mae", _absolute_error))
 
 
 def _squared_error(targets: Any, outputs: Any) -> Any:

@@ -137,7 +137,7 @@ def found_in(directory: Path) -> List[Path]:
 
 
 def loss_of(path: Path) -> float:
-    """The training loss of a checkpoint; infinite where it does not tell one."""
+    """The training loss of a checkpoint; infinite if it has none."""
     try:
         return mean_loss(parse_json(read_text(path / _MANIFEST))["facts"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -164,7 +164,7 @@ def run_of(path: Path) -> Optional[str]:
 
 
 def newest_whole(directory: Path, tell: Callable[[str], None] = lambda reason: None) -> Optional[Checkpoint]:
-    """The newest checkpoint that can be read; a damaged one counts as absent, and the reason is told."""
+    """The newest checkpoint that can be read; skips damaged ones, and gives the reasons to `tell`."""
     for path in reversed(found_in(directory)):
         try:
             return load(path)

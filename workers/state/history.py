@@ -26,7 +26,7 @@ class History:
     """The rows of one run; instance 0 writes them."""
 
     def __init__(self, run: RunDirectory, log: Callable[[Mapping[str, Any]], None] = lambda row: None) -> None:
-        self.run, self.log = run, log  # which is told every row as well
+        self.run, self.log = run, log  # which gets every row as well
         self.rows: List[Dict[str, Any]] = []
         self.writer: Any = None  # until the history begins
 

@@ -7,13 +7,14 @@ import json
 from typing import Any, Dict, Mapping
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.networks import computed_by
 from ipulaunch.workers.feeds import shuffle_of
 from ipulaunch.workers.instance import Instance
 
 
-def network_of_training(settings: Any) -> Dict[str, str]:
+def network_of_training(settings: WorkloadSettings) -> Dict[str, str]:
     """A short name for the network."""
     return {"network": hashlib.sha256(json.dumps(computed_by(settings)).encode()).hexdigest()[:12]}
 

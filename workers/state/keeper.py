@@ -27,7 +27,7 @@ class Keeper:
         self.writes = instance.writes or training.ckpt_all_instances
         self.shared = checkpoints_of(instance.run, instance.job)
         # Those of instance 0 are where they always are: resuming and validation read no others.
-        self.directory = self.shared if instance.writes else self.shared / f"rank{instance.place.instance}"
+        self.directory = self.shared if instance.writes else self.shared / f"rank{instance.index}"
         self.run = str(instance.run.path.absolute())
         self.is_elsewhere = training.checkpoint_output_dir is not None
         if self.writes and self.is_elsewhere:
@@ -124,8 +124,9 @@ def _was_kept_out(run: RunDirectory) -> bool:
     Every further attempt is told to continue from where its checkpoints go, also when those that lie there are the
     reason why the first one was refused.
     """
+    paths = [run.attempt(number).events(0) for number in run.earlier_attempts()]
     try:
-        texts = [read_text(path) for path in run.attempts.glob("*/instance-000/events.jsonl")]
+        texts = [read_text(path) for path in paths if path.exists()]
         events = (read_event(parse_json(line)) for text in texts for line in text.splitlines())
         used = any(isinstance(event, (CheckpointWritten, Resumed)) for event in events)
     except (OSError, ValueError):  # what cannot be read keeps nobody from continuing

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import numpy as np
 
 from ipulaunch.configs.errors import DataError, JobError
-from ipulaunch.workers.models.optimizers import create_variables, optimizer_state, restore_optimizer
+from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.workers.backends.interface import Backend, Trained
+from ipulaunch.workers.models.build import build_model
+from ipulaunch.workers.models.measures import measures_of
+from ipulaunch.workers.models.optimizers import (
+    create_variables,
+    make_optimizer,
+    optimizer_state,
+    restore_optimizer,
+)
+from ipulaunch.workers.models.precision import precision
 from ipulaunch.workers.models.variables import read_variable, read_variables
 from ipulaunch.workers.state import checkpoints
 from ipulaunch.workers.state.checkpoints import Checkpoint
@@ -27,7 +38,7 @@ class TrainingState:
         return float(read_variable(rate(self.optimizer.iterations - 1) if callable(rate) else rate))
 
     def save(self, directory: Path, facts: Dict[str, Any]) -> Path:
-        """Write a checkpoint; the facts tell its update. Weights that are no numbers are not kept."""
+        """Write a checkpoint; the facts have its update. Refuses weights that are not finite."""
         weights = read_variables(self.model.weights)
         if not all(np.isfinite(weight).all() for weight in weights):
             raise JobError(
@@ -74,3 +85,15 @@ class TrainingState:
             raise DataError(f"{checkpoint.path} holds {len(given)} weights, the model has {len(weights)}")
         for weight, value in zip(weights, given):
             weight.assign(np.asarray(value))
+
+
+def prepare_training(
+    backend: Backend[Any], events: HostEvents, *, half_volume_pools: bool
+) -> Tuple[Trained, TrainingState]:
+    """The network of the settings, ready for fit() on a backend, and the state that fit() changes."""
+    settings = backend.settings
+    with backend.scope(), precision(settings.training.precision):
+        model = build_model(network_of(settings), backend.dropout, half_volume_pools=half_volume_pools)
+        optimizer = make_optimizer(settings, backend.batch, events.updates_per_epoch)
+        trained: Trained = backend.prepare(model, optimizer, measures_of(settings), events)
+    return trained, TrainingState(model, optimizer, trained.more)

@@ -1,4 +1,4 @@
-"""The optional hook for Weights & Biases: instance 0 tells it what the history of the run is told."""
+"""The optional hook for Weights & Biases: instance 0 gives it every row of the history."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from typing import Any, Dict, Iterator, Mapping
 
 from ipulaunch.configs.errors import NotReadyError, StoppedError
-from ipulaunch.configs.runs.events import WarningEvent
 from ipulaunch.configs.settings.schema import plain
 from ipulaunch.workers.instance import Instance
 
@@ -53,7 +52,7 @@ class WandbRun(Silent):
         except Exception as error:  # noqa: BLE001 - a service elsewhere, reached over a network
             if self.is_well:
                 message = f"Weights & Biases does not take what is logged: {type(error).__name__}: {error}"
-                self.instance.records.event(WarningEvent(message))
+                self.instance.warn(message)
             self.is_well = False
 
 
@@ -68,7 +67,7 @@ def wandb_run(instance: Instance) -> Iterator[Silent]:
     try:
         yield run
         code = 0
-    except StoppedError:  # which is no error
+    except StoppedError:  # a stop is not an error
         code = 0
         raise
     finally:

@@ -38,7 +38,7 @@ def command(run: str, runs_dir: Path) -> None:
         return
     scheduler = scheduler_of(job.scheduler)
     state = None
-    with contextlib.suppress(JobError, NotReadyError):  # whoever cannot be asked may still be told
+    with contextlib.suppress(JobError, NotReadyError):  # a scheduler that does not answer may still take the request
         state = scheduler.observe([job]).states.get(job.id)
     if state is not None and state.word in ENDED:
         inside = records_of(path)

@@ -59,7 +59,7 @@ def command(line: Tuple[str, ...], sdk: Optional[str], as_json: bool) -> None:
     warnings = [
         *read.warnings,
         *(
-            f"--import-config {path}: the file is not looked at, what is not on the line counts as left out"
+            f"--import-config {path}: ipulaunch does not read the file, and treats what is not on the line as left out"
             for path in files
         ),
         *(f"{found.message} ({found.rule}); {found.hint}" for found in findings if not found.hard),

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, List, Optional
 
 import click
 
-from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.settings.workloads import SUMMARIES
-from ipulaunch.launcher.cli.commands.output import solution_data
-from ipulaunch.launcher.cli.commands.run import program_options, program_settings
 from ipulaunch.launcher.cli.groups import NearMissGroup
 from ipulaunch.launcher.cli.options import (
     engine_from,
     launch_options_from,
-    settings_from,
-    settings_options,
     where_options,
     with_help,
 )
-from ipulaunch.launcher.cli.settings_command import SettingsCommand
+from ipulaunch.launcher.cli.plan_output import print_plan
+from ipulaunch.launcher.cli.program_options import program_options, program_settings
+from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import choose_engine
 from ipulaunch.launcher.launch.machines import hosts_of_pod
 from ipulaunch.launcher.launch.planning import PROGRAM, plan_program
 from ipulaunch.launcher.launch.workload_planning import plan_workload
-from ipulaunch.launcher.show.messages import messages_data, show_messages
-from ipulaunch.launcher.show.picture import draw_plan, table
-from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.networks.network import Cost
-from ipulaunch.topology.networks.splits import suggest_splits as best_splits
-from ipulaunch.topology.planning.rules import IPUS_PER_REPLICA
-from ipulaunch.topology.planning.solver import Solution
-from ipulaunch.topology.planning.table import columns, draw
+from ipulaunch.launcher.show.split_suggestion import COSTS, print_suggestion, refuse_splits_by
 
 _HELP = {
     "engine": "What starts the instances. Default: poprun.",
@@ -40,8 +29,6 @@ _HELP = {
 }
 _SUGGEST = "--suggest-splits"
 _SPLIT_BY_DEFAULT = "imagenet"  # the workload of Graphcore's application
-_OF_BATCHES = ("micro_batch_size", "accumulation", "global_batch_size")
-_WIDEST_TABLE = 200  # columns; PopRun's table of more replicas is longer than any terminal
 
 
 class Plans(NearMissGroup):
@@ -82,7 +69,7 @@ def _output_options(function: Any) -> Any:
 
 
 def _plan_workload(workload: str) -> click.Command:
-    @click.command(workload, cls=SettingsCommand, help=f"Show the plan for {workload}.")
+    @workload_command(workload, f"Show the plan for {workload}.")
     @where_options
     @_output_options
     @click.option(
@@ -93,25 +80,20 @@ def _plan_workload(workload: str) -> click.Command:
     )
     @click.option(
         "--splits-by",
-        type=click.Choice(Cost._fields[::-1]),
+        type=click.Choice(COSTS),
         help="With --suggest-splits: what the stages should have equal shares of. Default: flops.",
     )
     @settings_options(workload)
     def plan(
         explain: bool, as_json: bool, suggest_splits: Optional[int], splits_by: Optional[str], **values: Any
     ) -> None:
-        if splits_by is not None and suggest_splits is None:
-            raise UsageError(f"--splits-by {splits_by} is for --suggest-splits", hint="give --suggest-splits STAGES")
+        refuse_splits_by(splits_by, suggest_splits)
         engine = choose_engine(engine_from(values), dry_run=True)
         resolved = settings_from(workload, values, on_cpus=engine.is_rehearsal)
         if suggest_splits is not None:
-            if resolved.settings.pipeline.splits:
-                raise UsageError(
-                    "--suggest-splits looks for splits, and some are given", hint="leave --pipeline-splits out"
-                )
-            _print_suggestion(resolved.settings, suggest_splits, splits_by or "flops", as_json)
+            print_suggestion(resolved.settings, suggest_splits, splits_by or "flops", as_json)
             return
-        _print(plan_workload(resolved, launch_options_from(values), engine, unnamed=hosts_of_pod), explain, as_json)
+        print_plan(plan_workload(resolved, launch_options_from(values), engine, unnamed=hosts_of_pod), explain, as_json)
 
     with_help(plan, _HELP)
     return plan
@@ -126,57 +108,7 @@ def _plan_program(explain: bool, as_json: bool, **values: Any) -> None:
     settings = program_settings(values)
     engine = choose_engine(values["engine"], dry_run=True)
     options = launch_options_from(values)
-    _print(plan_program(options, engine, settings, unnamed=hosts_of_pod), explain, as_json)
+    print_plan(plan_program(options, engine, settings, unnamed=hosts_of_pod), explain, as_json)
 
 
 with_help(_plan_program, _HELP)
-
-
-def _print_suggestion(settings: Any, stages: int, by: str, as_json: bool) -> None:
-    network = network_of(settings)
-    micro_size = settings.training.micro_batch_size
-    found = best_splits(network, stages, micro_size, by)
-    starts = [network.layers[0].name, *found.splits]
-    if as_json:
-        costs = [{"first_layer": first, **cost._asdict()} for first, cost in zip(starts, found.costs)]
-        click.echo(json.dumps({"splits": found.splits, "balance": found.balance, "stages": costs}, indent=1))
-        return
-    rows = [("stage", "first layer", "GFLOP", "share", "parameters", "activations")]
-    total = sum(getattr(cost, by) for cost in found.costs)
-    for number, (cost, first) in enumerate(zip(found.costs, starts)):
-        share = f"{getattr(cost, by) / total:.0%}"
-        rows.append(
-            (f"{number}", first, f"{cost.flops / 1e9:.3g}", share, f"{cost.parameters:,}", f"{cost.activations:,}")
-        )
-    click.echo(
-        f"{network.name} in {stages} stages, balance {found.balance:.0%} by {by}. Computed for a micro-batch of"
-        f" {micro_size}, forward and backward:\n"
-    )
-    click.echo(table(rows) + "\n")
-    click.echo(" ".join(f"--pipeline-splits {name}" for name in found.splits))
-    if stages not in IPUS_PER_REPLICA:
-        click.echo(
-            f"note: a replica has no {stages} IPUs (R6): put several stages on an IPU with --device-mapping", err=True
-        )
-
-
-def _print(solution: Solution, explain: bool, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({**solution_data(solution), **messages_data(solution.messages)}, indent=1))
-        return
-    plan = solution.plan
-    knows_batch = plan.workload != PROGRAM  # a program has its own
-    click.echo((plan.formula if knows_batch else plan.division) + "\n")
-    if solution.training:
-        click.echo(table([(fact.name, fact.text) for fact in solution.training]) + "\n")
-    if explain:
-        told = [decision for decision in solution.decisions if knows_batch or decision.name not in _OF_BATCHES]
-        rows = [(d.name.replace("_", " "), d.value, f"({d.origin})", d.why) for d in told]
-        click.echo(table(rows) + "\n")
-        if solution.rejected:
-            click.echo("instances not taken:")
-            click.echo(table([(f"  {r.instances}", r.why) for r in solution.rejected]) + "\n")
-    click.echo(draw_plan(plan))
-    if columns(plan) <= _WIDEST_TABLE:
-        click.echo("\n" + draw(plan))
-    show_messages(solution.messages)

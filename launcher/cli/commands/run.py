@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Tuple
 
 import click
 
 from ipulaunch.configs.errors import UsageError
-from ipulaunch.configs.messages import note
-from ipulaunch.configs.settings.sections import Launch
-from ipulaunch.launcher.cli.commands.output import print_launch
+from ipulaunch.launcher.cli.launch_output import print_launch
 from ipulaunch.launcher.cli.options import launch_options_from, run_options, verbosity_from
+from ipulaunch.launcher.cli.program_options import program_options, program_settings
 from ipulaunch.launcher.cli.settings_command import ProgramCommand
 from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_program
 from ipulaunch.launcher.launch.planning import plan_program
-from ipulaunch.launcher.show.messages import show_messages
-
-
-def program_options(command: Any) -> Any:
-    """What our own workloads say in their settings, for programs we know nothing of."""
-    options = [
-        click.option("--ipus-per-replica", type=click.IntRange(1), help="IPUs that one replica uses. Default: 1."),
-        click.option(
-            "--num-replicas", type=click.IntRange(1), help="Replicas in all. Default: as many as the IPUs allow."
-        ),
-        click.option(
-            "--num-instances", type=click.IntRange(1), help="Host processes in all. Default: one per NUMA node."
-        ),
-        click.option(
-            "--io-bound", is_flag=True, help="The host's input work limits the speed: start as many instances as fit."
-        ),
-        click.option(
-            "--min-cores-per-instance",
-            type=click.IntRange(1),
-            default=1,
-            help="Cores that each instance keeps, with --io-bound.",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def program_settings(values: Dict[str, Any]) -> Launch:
-    """What these options say; takes them out of `values`."""
-    names = ("ipus_per_replica", "num_replicas", "num_instances", "io_bound", "min_cores_per_instance")
-    return Launch(**{name: values.pop(name) for name in names})
 
 
 @click.command(
@@ -63,7 +30,7 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
         raise UsageError("there is no program to run", hint="ipulaunch run --pod 16 -- python3 my_train.py")
     if program[0].startswith("-"):
         raise UsageError(
-            f"{program[0]} is no program: poprun and mpirun would take it for an option of theirs",
+            f"{program[0]} is not a program: poprun and mpirun would take it for an option of theirs",
             hint=f"write ./{program[0]} if it is a file here",
         )
     dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
@@ -75,9 +42,7 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
     refuse_silent_rehearsal(engine, options.engine, "--engine openmpi")
     launch = launch_program(plan_program(options, engine, settings), program, options, engine)
     if dry_run or as_json:
-        if run_dir is not None:
-            show_messages([note("--run-dir is for runs; a pasted command makes no run directory")])
-        print_launch(launch, as_json)
+        print_launch(launch, as_json, run_dir)
         return
     from ipulaunch.launcher.launch.needs import require_program, require_python
     from ipulaunch.launcher.runs.run_paths import run_path

@@ -9,18 +9,16 @@ import click
 
 from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.configs.sites import SCHEDULERS, Site, read_site
-from ipulaunch.launcher.cli.commands.output import solution_data
 from ipulaunch.launcher.cli.groups import NearMissGroup
+from ipulaunch.launcher.cli.launch_output import solution_data
 from ipulaunch.launcher.cli.options import (
     engine_from,
     launch_options,
     launch_options_from,
-    settings_from,
-    settings_options,
     verbosity_from,
     with_help,
 )
-from ipulaunch.launcher.cli.settings_command import SettingsCommand
+from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import cluster_engine
 from ipulaunch.launcher.runs.run_paths import new_run_path, run_path
 from ipulaunch.launcher.schedulers.hand_over import hand_over
@@ -94,7 +92,7 @@ def command() -> None:
 
 
 def _submit(workload: str) -> click.Command:
-    @click.command(workload, cls=SettingsCommand, help=f"Submit {workload} to a cluster.")
+    @workload_command(workload, f"Submit {workload} to a cluster.")
     @launch_options
     @settings_options(workload)
     def submit(**values: Any) -> None:

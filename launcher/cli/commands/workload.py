@@ -6,18 +6,15 @@ from typing import Any
 
 import click
 
-from ipulaunch.configs.messages import note
 from ipulaunch.configs.settings.workloads import SUMMARIES
-from ipulaunch.launcher.cli.commands.output import print_launch
+from ipulaunch.launcher.cli.launch_output import print_launch
 from ipulaunch.launcher.cli.options import (
     engine_from,
     launch_options,
     launch_options_from,
-    settings_from,
-    settings_options,
     verbosity_from,
 )
-from ipulaunch.launcher.cli.settings_command import SettingsCommand
+from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.earlier_runs import about_resume, with_resume
 from ipulaunch.launcher.launch.launch import launch_workload
@@ -27,7 +24,7 @@ from ipulaunch.launcher.show.messages import show_messages
 def make_command(workload: str) -> click.Command:
     """The command of a workload; its options come from the workload's settings."""
 
-    @click.command(workload, cls=SettingsCommand, help=SUMMARIES[workload])
+    @workload_command(workload, SUMMARIES[workload])
     @launch_options
     @settings_options(workload)
     def command(**values: Any) -> None:
@@ -42,9 +39,7 @@ def make_command(workload: str) -> click.Command:
         show_messages(about_resume(settings, resolved))
         options = launch_options_from(values)
         if dry_run or as_json:
-            if run_dir is not None:
-                show_messages([note("--run-dir is for runs; a pasted command makes a run directory of its own")])
-            print_launch(launch_workload(resolved, options, engine, None), as_json)
+            print_launch(launch_workload(resolved, options, engine, None), as_json, run_dir)
             return
         from ipulaunch.launcher.runs.run_paths import run_path
         from ipulaunch.launcher.runs.running import run_launch

@@ -20,7 +20,6 @@ from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 class Busy(ArraySource):
     samples = 1000
@@ -33,7 +32,7 @@ class Busy(ArraySource):
         return np.zeros((len(ids), 1)), ids
 
 def first_of_a_stream():
-    alone = Place(0, 1, 0, 1, 0, 1, 1, 1)
+    alone = range(1)
     stream = training_stream(
         Busy(), Batch(1, 1, 1), alone, shuffle=Shuffle(0), updates=range(10**9), by_replica=True, threads=2
     )

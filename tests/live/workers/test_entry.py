@@ -49,14 +49,16 @@ def test_an_environment_that_contradicts_itself_is_said(tmp_path: Path, more: Li
     assert "4 replicas, 3 of them here" in done.stderr
 
 
+def test_nothing_that_reads_its_threads_from_the_environment_is_imported_before_they_are_set() -> None:
+    code = "import sys, ipulaunch.workers.__main__; sys.exit(not {'numpy', 'tensorflow'}.isdisjoint(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=LONGEST_S, check=False).returncode == 0
+
+
 def test_several_instances_without_mpi_are_said() -> None:
-    code = (
-        "from ipulaunch.topology.planning.popdist import read_place; import os\n"
-        "from ipulaunch.workers.backends.collective import join\n"
-    )
-    environ = {"POPDIST_NUM_TOTAL_REPLICAS": "4", "POPDIST_NUM_LOCAL_REPLICAS": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+    code = "from ipulaunch.workers.backends.collective import join; join(0, 2)"
+    environ = {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", code + "join(read_place(os.environ))"], env={**os.environ, **environ},
+        [sys.executable, "-c", code], env={**os.environ, **environ},
         capture_output=True, text=True, timeout=LONGEST_S, check=False,
     )  # fmt: skip
     assert "NotReadyError: MPI says process 0 of 1, POPDIST_* say instance 0 of 2" in done.stderr

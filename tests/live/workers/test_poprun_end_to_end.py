@@ -48,6 +48,8 @@ def expected_calls(sdk: str) -> List[Any]:
     fit.update(callbacks=["WithoutLossScale", "Progress"], steps_per_epoch=8)  # 2 updates x 2 steps x 2 replicas
     return [
         ("popdist.isPopdistEnvSet", {}),
+        ("tensorflow.python.ipu.horovod.init" if sdk == "2.6" else "popdist.init", {}),
+        ("popdist.isPopdistEnvSet", {}),
         ("IPUConfig", {}),
         ("IPUConfig.allow_recompute =", {"value": False}),
         (
@@ -67,7 +69,6 @@ def expected_calls(sdk: str) -> List[Any]:
         ("IPUConfig.experimental.enable_prng_stability =", {"value": False}),
         ("IPUConfig.device_connection.enable_remote_buffers =", {"value": True}),
         ("IPUConfig.device_connection.type =", {"value": "DeviceConnectionType.ON_DEMAND"}),
-        ("tensorflow.python.ipu.horovod.init" if sdk == "2.6" else "popdist.init", {}),
         (
             "popdist.tensorflow.set_ipu_config",
             {"config": "IPUConfig", "ipus_per_replica": 1, "configure_device": True},

@@ -12,12 +12,11 @@ from ipulaunch.data_pipeline import order, stream
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order, id_type, training_ids, validation_ids, whole_updates
 from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 SAMPLES = 300_000
 BATCH = Batch(micro_size=4, replicas=2, accumulation=2)
-ALONE = Place(0, 1, 0, 1, 0, 2, 2, 1)
-SECOND = Place(1, 2, 1, 2, 1, 1, 2, 1)
+ALONE = range(2)
+SECOND = range(1, 2)
 
 
 def bytes_a_sample(make: Callable[[], Any]) -> Tuple[float, float]:
@@ -50,10 +49,10 @@ def test_windows_are_mixed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
     assert peak < 12
 
 
-@pytest.mark.parametrize("place", [ALONE, SECOND], ids=["alone", "one of two"])
-def test_validation_is_held_in_eight_bytes_a_sample(place: Place) -> None:
-    held, _ = bytes_a_sample(lambda: validation_ids(SAMPLES, BATCH, place))
-    assert held <= 8.1 * place.local_replicas / 2
+@pytest.mark.parametrize("replicas", [ALONE, SECOND], ids=["alone", "one of two"])
+def test_validation_is_held_in_eight_bytes_a_sample(replicas: range) -> None:
+    held, _ = bytes_a_sample(lambda: validation_ids(SAMPLES, BATCH, replicas))
+    assert held <= 8.1 * len(replicas) / 2
 
 
 @pytest.mark.parametrize(
@@ -105,21 +104,23 @@ def test_a_set_of_billions_is_streamed_in_the_same_way(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("by_replica", [True, False])
-@pytest.mark.parametrize("place", [ALONE, SECOND], ids=["alone", "one of two"])
+@pytest.mark.parametrize("replicas", [ALONE, SECOND], ids=["alone", "one of two"])
 @pytest.mark.parametrize(("samples", "start"), [(35, 0), (35, 2), (35, 4), (32, 1), (3, 1)])
-def test_padding_weighs_nothing_in_any_epoch(samples: int, start: int, place: Place, by_replica: bool) -> None:
+def test_padding_weighs_nothing_in_any_epoch(samples: int, start: int, replicas: range, by_replica: bool) -> None:
     source = Counted()
     source.samples = samples
     updates = range(start, 7)
     found = stream.training_stream(
-        source, BATCH, place, shuffle=Shuffle(1), updates=updates, by_replica=by_replica, threads=1, remainder="pad"
+        source, BATCH, replicas, shuffle=Shuffle(1), updates=updates, by_replica=by_replica, threads=1, remainder="pad"
     )
     expected = []
     for epoch in range(7):
         parts = whole_updates(samples, Shuffle(1), epoch, BATCH, "pad")
-        expected.append(np.stack([training_ids(part, BATCH, place, by_replica=by_replica) for part in parts], axis=1))
+        expected.append(
+            np.stack([training_ids(part, BATCH, replicas, by_replica=by_replica) for part in parts], axis=1)
+        )
     rows = np.concatenate(expected)
-    per_update = place.local_replicas * BATCH.accumulation
+    per_update = len(replicas) * BATCH.accumulation
     assert [[ids.numpy().tolist(), weights.numpy().tolist()] for ids, _, weights in found] == rows[
         start * per_update : updates.stop * per_update
     ].tolist()

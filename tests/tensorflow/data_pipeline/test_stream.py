@@ -10,12 +10,11 @@ from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, va
 from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 pytestmark = pytest.mark.core
 
 BATCH = Batch(micro_size=2, replicas=4, accumulation=2)
-PLACE = Place(1, 2, 1, 2, 2, 2, 4, 1)
+REPLICAS = range(2, 4)
 
 
 class Numbers(ArraySource):
@@ -33,10 +32,12 @@ def seen(stream: Any) -> List[List[int]]:
 
 
 def test_training_stream_is_the_order_of_every_epoch_in_turn() -> None:
-    stream = training_stream(Numbers(), BATCH, PLACE, shuffle=Shuffle(5), updates=range(6), by_replica=True, threads=2)
+    stream = training_stream(
+        Numbers(), BATCH, REPLICAS, shuffle=Shuffle(5), updates=range(6), by_replica=True, threads=2
+    )
     expected: List[List[int]] = []
     for epoch in range(3):
-        expected += training_ids(epoch_order(35, Shuffle(5), epoch), BATCH, PLACE, by_replica=True).tolist()
+        expected += training_ids(epoch_order(35, Shuffle(5), epoch), BATCH, REPLICAS, by_replica=True).tolist()
     assert seen(stream) == expected
 
 
@@ -44,7 +45,7 @@ def test_training_stream_is_the_order_of_every_epoch_in_turn() -> None:
 def test_a_stream_can_begin_at_any_update(start: int) -> None:
     def rows(updates: range) -> List[List[int]]:
         stream = training_stream(
-            Numbers(), BATCH, PLACE, shuffle=Shuffle(5), updates=updates, by_replica=True, threads=1
+            Numbers(), BATCH, REPLICAS, shuffle=Shuffle(5), updates=updates, by_replica=True, threads=1
         )
         return seen(stream)
 
@@ -52,14 +53,16 @@ def test_a_stream_can_begin_at_any_update(start: int) -> None:
 
 
 def test_validation_stream_carries_the_weights() -> None:
-    stream = validation_stream(Numbers(), BATCH, PLACE, threads=2)
-    ids, weights = validation_ids(35, BATCH, PLACE)
+    stream = validation_stream(Numbers(), BATCH, REPLICAS, threads=2)
+    ids, weights = validation_ids(35, BATCH, REPLICAS)
     assert seen(stream) == ids.tolist()
     assert [w.numpy().tolist() for *_, w in stream] == weights.tolist()
 
 
 def test_micro_batches_have_a_fixed_shape() -> None:
-    stream = training_stream(Numbers(), BATCH, PLACE, shuffle=Shuffle(5), updates=range(2), by_replica=False, threads=1)
+    stream = training_stream(
+        Numbers(), BATCH, REPLICAS, shuffle=Shuffle(5), updates=range(2), by_replica=False, threads=1
+    )
     assert [tuple(spec.shape) for spec in stream.element_spec] == [(2, 1), (2, 1)]
 
 
@@ -78,7 +81,7 @@ class Damaged(Numbers):
 @pytest.mark.parametrize("source", [Numbers(), Damaged()], ids=["sound", "damaged"])
 def test_a_traced_stream_says_what_was_planned_and_what_was_read(source: ArraySource, remainder: str) -> None:
     stream = training_stream(
-        source, BATCH, PLACE, shuffle=Shuffle(5), updates=range(6), by_replica=True, threads=2, remainder=remainder,
+        source, BATCH, REPLICAS, shuffle=Shuffle(5), updates=range(6), by_replica=True, threads=2, remainder=remainder,
         traced=True,
     )  # fmt: skip
     instead = {3: 5, 4: 5, 34: 0} if source.replaces_bad else {}
@@ -91,6 +94,8 @@ def test_a_traced_stream_says_what_was_planned_and_what_was_read(source: ArraySo
 
 
 def test_only_a_traced_stream_carries_numbers() -> None:
-    stream = training_stream(Damaged(), BATCH, PLACE, shuffle=Shuffle(5), updates=range(2), by_replica=True, threads=1)
+    stream = training_stream(
+        Damaged(), BATCH, REPLICAS, shuffle=Shuffle(5), updates=range(2), by_replica=True, threads=1
+    )
     assert len(stream.element_spec) == 2
     assert len(list(stream)) == 8

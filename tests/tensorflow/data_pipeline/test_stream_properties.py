@@ -18,7 +18,6 @@ from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.data_pipeline.tools.record_writer import write_records
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 # The same examples in every run, so that a failure can be looked at again.
 SAME = settings(derandomize=True, deadline=None, database=None, max_examples=30)
@@ -56,19 +55,19 @@ def write(directory: Path, files: Iterable[File]) -> None:
         first += file.records
 
 
-def places(batch: Batch, instances: int) -> Iterable[Place]:
+def replicas_by_instance(batch: Batch, instances: int) -> Iterable[range]:
     local = batch.replicas // instances
     for instance in range(instances):
-        yield Place(instance, instances, instance, instances, instance * local, local, batch.replicas, 1)
+        yield range(instance * local, (instance + 1) * local)
 
 
 def streamed(source: Numbered, batch: Batch, instances: int, updates: range, **how: Any) -> List[np.ndarray]:
     """What the records say that each instance takes."""
     return [
         np.concatenate([said.numpy() for said, *_ in training_stream(
-            source, batch, place, updates=updates, by_replica=False, threads=1, **how
+            source, batch, replicas, updates=updates, by_replica=False, threads=1, **how
         )])
-        for place in places(batch, instances)
+        for replicas in replicas_by_instance(batch, instances)
     ]  # fmt: skip
 
 
@@ -103,11 +102,11 @@ def test_an_epoch_of_real_files_is_every_record_once_in_the_same_order_for_all_i
     with tempfile.TemporaryDirectory() as directory:
         write(Path(directory), files)
         parts = []
-        for place in places(batch, instances):
+        for replicas in replicas_by_instance(batch, instances):
             source = Numbered(Path(directory), threads=2)  # each instance finds the index, and nothing else of others
             assert source.samples == sum(file.records for file in files)
             order, _ = whole_updates(source.samples, shuffle, epoch, batch, remainder)
-            ids = training_ids(order, batch, place, by_replica=False).ravel()
+            ids = training_ids(order, batch, replicas, by_replica=False).ravel()
             said, _ = source.load(ids)
             np.testing.assert_array_equal(said, ids)
             parts.append(said)

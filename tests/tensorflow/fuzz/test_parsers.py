@@ -223,6 +223,8 @@ def one_setting(place: Path, data: bytes) -> None:
 
 
 SITES = [path.read_text() for path in shipped_sites().values()]
+for name in shipped_sites():  # the first of them evaluates the annotations of our settings, which is watched as well
+    read_site(name)
 
 
 @parser("site", documents([yaml.safe_load(text) for text in SITES], SITES))

@@ -41,7 +41,7 @@ def _used(network: Callable[[Any], Network]) -> Iterator[None]:
         return network(settings) if isinstance(settings, ImageSettings) else network_of(settings)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("work", "backends.cpu.backend", "backends.ipu.backend"):
+        for module in ("state.training_state", "backends.cpu.replicated", "backends.ipu.device", "backends.ipu.model"):
             patch.setattr(f"ipulaunch.workers.{module}.network_of", choose)
         yield
 

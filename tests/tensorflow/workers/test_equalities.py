@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.plans import plan_of
 
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
 from ipulaunch.configs.settings.images import MODELS, ImageData, ImageModel, ImageSettings
@@ -17,7 +18,6 @@ from ipulaunch.configs.settings.sections import Pipeline, Training
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.splits import suggest_splits
-from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.models.build import build_model
@@ -69,8 +69,7 @@ def by_replica(values: np.ndarray, batch: Batch) -> np.ndarray:
 def prepared(settings: Any, batch: Batch) -> Tuple[Any, Any]:
     """A model and its training, from the same beginning."""
     tf.random.set_seed(0)
-    place = Place(0, 1, 0, 1, 0, batch.replicas, batch.replicas, 1)
-    backend = CpuBackend(settings, batch, place, Alone())
+    backend = CpuBackend(settings, plan_of(batch), 0, Alone())
     model = build_model(network_of(settings), backend.dropout)
     draw = np.random.default_rng(1)
     model.set_weights([np.asarray(draw.normal(w, 0.05 + 0 * w), w.dtype) for w in initial_weights(model)])
@@ -182,8 +181,7 @@ def test_micro_batches_have_statistics_of_their_own_and_move_the_averages_by_the
         model.set_weights(initial_weights(model))
         model(samples_of(settings)[0][half], training=True)
         halves.append([variable.numpy() for variable in model.non_trainable_variables])
-    place = Place(0, 1, 0, 1, 0, replicas, replicas, 1)
-    backend = CpuBackend(settings, Batch(4, replicas, steps), place, Alone())
+    backend = CpuBackend(settings, plan_of(Batch(4, replicas, steps)), 0, Alone())
     model = build_model(network_of(settings), backend.dropout)
     model.set_weights(initial_weights(model))
     trained = backend.prepare(model, make_optimizer(settings, backend.batch, 1), measures_of(settings), None)

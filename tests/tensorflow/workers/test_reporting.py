@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import numpy as np
 import pytest
+from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.errors import JobError, NotReadyError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory
@@ -20,19 +21,17 @@ from ipulaunch.configs.settings.optimization import Optimizer
 from ipulaunch.configs.settings.reporting import Logging
 from ipulaunch.configs.settings.sections import Training
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
-from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.models.measures import Measure
+from ipulaunch.workers.run import run_instance
 from ipulaunch.workers.state.checkpoints import Checkpoint, found_in, load
 from ipulaunch.workers.state.keeper import Keeper
-from ipulaunch.workers.state.sweep import sweep_metrics
 from ipulaunch.workers.state.weights_and_biases import wandb_run
-from ipulaunch.workers.work import run_instance
+from ipulaunch.workers.validate import sweep_metrics
 
 pytestmark = pytest.mark.usefixtures("one_dense_layer")
 
@@ -42,7 +41,6 @@ SETTINGS = ImageSettings(
     optimizer=Optimizer("sgd", 0.05, momentum=0.9),
     training=Training(num_epochs=2, micro_batch_size=2, gradient_accumulation_count=2),
 )
-PLACE = Place(0, 1, 0, 1, 0, 2, 2, 1)
 
 
 Make = Callable[..., Instance]
@@ -52,12 +50,14 @@ Make = Callable[..., Instance]
 def instance_in() -> Iterator[Make]:
     made: List[Records] = []
 
-    def make(path: Path, settings: ImageSettings, place: Place = PLACE, on_ipus: bool = False) -> Instance:
-        batch, run = Batch(2, 2, 2), RunDirectory(path)
-        backend: Any = IpuBackend(settings, batch, place) if on_ipus else CpuBackend(settings, batch, place, Alone())
-        made.append(Records(run, place.instance))
-        stop = StopRequest(run, place, Alone())
-        return Instance(Job("mnist", "cpu", settings), batch, place, backend, run, made[-1], 1, stop)
+    def make(
+        path: Path, settings: ImageSettings, index: int = 0, instances: int = 1, on_ipus: bool = False
+    ) -> Instance:
+        plan, run = plan_of(Batch(2, 2, 2), instances), RunDirectory(path)
+        backend: Any = ipu_backend(settings, plan) if on_ipus else CpuBackend(settings, plan, index, Alone())
+        made.append(Records(run, index))
+        stop = StopRequest(run, index, Alone())
+        return Instance(Job("mnist", "cpu", settings), plan, index, backend, run, made[-1], 1, stop)
 
     yield make
     for records in made:
@@ -96,12 +96,13 @@ def test_loading_the_program_first_changes_nothing_that_is_learned(instance_in: 
 
 @pytest.mark.parametrize("sdk", ["2.6", "3.4"])
 def test_ipus_forget_what_loading_the_program_has_learned(
-    sdk: str, instance_in: Make, tmp_path: Path, standin: Callable[..., Place]
+    sdk: str, instance_in: Make, tmp_path: Path, standin: Callable[..., Any]
 ) -> None:
     model = ImageModel("mnist_cnn", dropout=0.0)  # IPUs draw other numbers than CPUs
     run_instance(instance_in(tmp_path / "plain", dataclasses.replace(SETTINGS, model=model)))
     loaded = dataclasses.replace(with_options(Logging(mlperf=True)), model=model)
-    run_instance(instance_in(tmp_path / "loaded", loaded, standin(sdk, replicas=2), on_ipus=True))
+    standin(sdk, replicas=2)
+    run_instance(instance_in(tmp_path / "loaded", loaded, on_ipus=True))
     mine, theirs = newest(tmp_path / "loaded"), newest(tmp_path / "plain")
     for found, expected in zip([*mine.weights, *mine.optimizer], [*theirs.weights, *theirs.optimizer]):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -110,11 +111,12 @@ def test_ipus_forget_what_loading_the_program_has_learned(
 
 @pytest.mark.parametrize("rounding", ["off", "on"])
 def test_ipus_draw_the_same_numbers_after_loading_the_program(
-    rounding: str, instance_in: Make, tmp_path: Path, standin: Callable[..., Place], read_calls: Any
+    rounding: str, instance_in: Make, tmp_path: Path, standin: Callable[..., Any], read_calls: Any
 ) -> None:
     device = dataclasses.replace(SETTINGS.device, stochastic_rounding=rounding)
     settings = dataclasses.replace(with_options(Logging(mlperf=True), validation=False), device=device)
-    run_instance(instance_in(tmp_path / "run", settings, standin("3.4", replicas=2), on_ipus=True))
+    standin("3.4", replicas=2)
+    run_instance(instance_in(tmp_path / "run", settings, on_ipus=True))
     seed, seeds_of_fits = None, []
     for name, given in read_calls(tmp_path / "calls.jsonl", 0):
         if name.endswith("reset_ipu_seed"):
@@ -156,7 +158,7 @@ def test_checkpoints_stay_where_validation_fails(
     def fail(*arguments: Any) -> Any:
         raise JobError("no validation")
 
-    monkeypatch.setattr("ipulaunch.workers.work.validate_run", fail)
+    monkeypatch.setattr("ipulaunch.workers.run.validate", fail)
     with pytest.raises(JobError):
         run_instance(instance_in(tmp_path, with_options(clean_dir=True)))
     assert len(found_in(tmp_path)) == 2
@@ -169,7 +171,7 @@ def test_every_instance_writes_its_checkpoints_if_asked(elsewhere: bool, instanc
     settings = with_options(ckpt_all_instances=True, checkpoint_output_dir=str(where) if elsewhere else None)
     keepers = []
     for number in (1, 0):  # instance 0 need not be the first
-        instance = instance_in(tmp_path / "run", settings, Place(number, 2, number, 2, number, 1, 2, 1))
+        instance = instance_in(tmp_path / "run", settings, index=number, instances=2)
         state = SimpleNamespace(save=save)
         keeper = Keeper(instance, state, {})  # type: ignore[arg-type]
         keepers.append(keeper)
@@ -192,7 +194,7 @@ def save(directory: Path, facts: Dict[str, Any]) -> Path:
 
 
 def test_other_instances_write_none_unless_asked(instance_in: Make, tmp_path: Path) -> None:
-    instance = instance_in(tmp_path, SETTINGS, Place(1, 2, 1, 2, 1, 1, 2, 1))
+    instance = instance_in(tmp_path, SETTINGS, index=1, instances=2)
     keeper = Keeper(instance, SimpleNamespace(save=save), {})  # type: ignore[arg-type]
     keeper.save(SimpleNamespace(updates=4, epoch=1, facts={}))  # type: ignore[arg-type]
     assert not (tmp_path / "checkpoints").exists()
@@ -295,9 +297,8 @@ def test_a_run_and_its_project_have_names_by_default(
 def test_weights_and_biases_is_off_unless_asked_for_and_on_other_instances(
     instance_in: Make, tmp_path: Path, wandb: FakeWandb
 ) -> None:
-    other = Place(1, 2, 1, 2, 1, 1, 2, 1)
     asked = with_options(Logging(wandb=True))
-    for instance in (instance_in(tmp_path, SETTINGS), instance_in(tmp_path, asked, other)):
+    for instance in (instance_in(tmp_path, SETTINGS), instance_in(tmp_path, asked, index=1, instances=2)):
         with wandb_run(instance) as hook:
             hook.log({"update": 1})
             hook.summarise({})

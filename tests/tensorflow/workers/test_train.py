@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, NamedTuple
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.plans import plan_of
 
 from ipulaunch.configs.errors import DataError, JobError, NotReadyError, SettingsError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory
@@ -27,18 +28,17 @@ from ipulaunch.configs.settings.images import ImageData, ImageModel, ImageSettin
 from ipulaunch.configs.settings.optimization import Optimizer, Schedule
 from ipulaunch.configs.settings.sections import Training
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
-from ipulaunch.workers import work
+from ipulaunch.workers import run as run_module
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.models.measures import measures_of
+from ipulaunch.workers.run import run_instance
 from ipulaunch.workers.state.checkpoints import Checkpoint, load
 from ipulaunch.workers.state.training_state import TrainingState
 from ipulaunch.workers.validate import judged
-from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("one_dense_layer")
 
@@ -85,12 +85,12 @@ def runs_in(base: Path) -> Callable[..., Run]:
 
     def run(name: str, settings: ImageSettings = SETTINGS, stop: Any = StopRequest, **training: Any) -> Run:
         settings = dataclasses.replace(settings, training=dataclasses.replace(settings.training, **training))
-        batch, place = Batch(2, 2, 2), Place(0, 1, 0, 1, 0, 2, 2, 1)
+        plan = plan_of(Batch(2, 2, 2))
         directory = RunDirectory(base / name)
-        backend = CpuBackend(settings, batch, place, Alone())
+        backend = CpuBackend(settings, plan, 0, Alone())
         records = Records(directory, 0)
         instance = Instance(
-            Job("mnist", "cpu", settings), batch, place, backend, directory, records, 1, stop(directory, place, Alone())
+            Job("mnist", "cpu", settings), plan, 0, backend, directory, records, 1, stop(directory, 0, Alone())
         )
         try:
             summary = run_instance(instance)
@@ -345,7 +345,7 @@ def test_weights_that_are_not_finite_are_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["file", "signal"])
 def test_a_request_to_stop_is_a_file_or_a_signal(tmp_path: Path, how: str) -> None:
-    request = StopRequest(RunDirectory(tmp_path), Place(0, 1, 0, 1, 0, 1, 1, 1), Alone())
+    request = StopRequest(RunDirectory(tmp_path), 0, Alone())
     assert not request.agreed()
     if how == "file":
         (tmp_path / "stop").touch()
@@ -410,14 +410,14 @@ def test_frequencies_that_do_not_divide_are_told(run: Callable[..., Run]) -> Non
 
 
 def test_sets_that_are_short_are_told(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    make = work.make_sources
+    make = run_module.make_sources
 
     def make_short(*arguments: Any, **more: Any) -> Any:
         sources = make(*arguments, **more)
         sources["train"].samples, sources["validation"].samples = 33, 10
         return sources
 
-    monkeypatch.setattr(work, "make_sources", make_short)
+    monkeypatch.setattr(run_module, "make_sources", make_short)
     found = run("run", num_epochs=1)
     assert warnings_of(found) == [
         "the training set has 33 samples, and --n-train is 35",

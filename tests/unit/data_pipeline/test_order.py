@@ -7,7 +7,6 @@ import pytest
 
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, validation_ids, whole_updates
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 pytestmark = pytest.mark.core
 
@@ -17,9 +16,9 @@ def test_an_order_that_is_not_shuffled_is_that_of_the_files() -> None:
         assert epoch_order(9, Shuffle(7, block=2, window=2, is_on=False), epoch).tolist() == list(range(9))
 
 
-def places(instances: int, replicas: int) -> List[Place]:
+def replicas_by_instance(instances: int, replicas: int) -> List[range]:
     local = replicas // instances
-    return [Place(i, instances, i, instances, i * local, local, replicas, 1) for i in range(instances)]
+    return [range(i * local, (i + 1) * local) for i in range(instances)]
 
 
 def test_order_is_a_permutation() -> None:
@@ -44,11 +43,10 @@ def test_every_replica_takes_the_positions_of_the_invariant(
 ) -> None:
     batch = Batch(micro_size=3, replicas=8, accumulation=2)
     order = epoch_order(2 * batch.global_size + 5, Shuffle(0), 0)
-    for place in places(instances, batch.replicas):
-        rows = iter(training_ids(order, batch, place, by_replica=by_replica))
-        mine = range(place.first_replica, place.first_replica + place.local_replicas)
+    for replicas in replicas_by_instance(instances, batch.replicas):
+        rows = iter(training_ids(order, batch, replicas, by_replica=by_replica))
         for update in range(2):
-            turns = [(step, replica) for step in range(batch.accumulation) for replica in mine]
+            turns = [(step, replica) for step in range(batch.accumulation) for replica in replicas]
             for step, replica in sorted(turns, key=lambda turn: turn[::-1]) if by_replica else turns:
                 assert next(rows).tolist() == order[replica_slice(update, step, replica, batch)].tolist()
         assert next(rows, None) is None
@@ -59,7 +57,9 @@ def test_every_replica_takes_the_positions_of_the_invariant(
 def test_an_epoch_takes_every_sample_once_but_for_the_remainder(instances: int, samples: int) -> None:
     batch = Batch(micro_size=2, replicas=8, accumulation=3)
     order = epoch_order(samples, Shuffle(3), 1)
-    taken = [training_ids(order, batch, place, by_replica=True).ravel() for place in places(instances, 8)]
+    taken = [
+        training_ids(order, batch, replicas, by_replica=True).ravel() for replicas in replicas_by_instance(instances, 8)
+    ]
     assert len({part.size for part in taken}) == 1
     used = samples // batch.global_size * batch.global_size
     assert sorted(np.concatenate(taken)) == sorted(order[:used])
@@ -71,8 +71,8 @@ def test_validation_weighs_every_sample_once_and_padding_nothing(instances: int,
     batch = Batch(micro_size=2, replicas=4, accumulation=5)
     weight_of = np.zeros(samples)
     steps = set()
-    for place in places(instances, 4):
-        ids, weights = validation_ids(samples, batch, place)
+    for replicas in replicas_by_instance(instances, 4):
+        ids, weights = validation_ids(samples, batch, replicas)
         np.add.at(weight_of, ids.ravel(), weights.ravel())
         steps.add(len(ids))
     assert weight_of.tolist() == [1] * samples

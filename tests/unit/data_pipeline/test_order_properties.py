@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, validation_ids, whole_updates
 from ipulaunch.data_pipeline.records.index import Index
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 # The same examples in every run, so that a failure can be looked at again.
 SAME = settings(derandomize=True, deadline=None, database=None, max_examples=100)
@@ -43,10 +42,10 @@ def batches(draw: Any) -> Tuple[Batch, int]:
     return Batch(draw(st.integers(1, 5)), replicas, draw(st.integers(1, 3))), instances
 
 
-def places(batch: Batch, instances: int) -> Iterable[Place]:
+def replicas_by_instance(batch: Batch, instances: int) -> Iterable[range]:
     local = batch.replicas // instances
     for instance in range(instances):
-        yield Place(instance, instances, instance, instances, instance * local, local, batch.replicas, 1)
+        yield range(instance * local, (instance + 1) * local)
 
 
 def divisors(number: int) -> List[int]:
@@ -56,9 +55,9 @@ def divisors(number: int) -> List[int]:
 def globally(order: np.ndarray, batch: Batch, instances: int, by_replica: bool) -> np.ndarray:
     """What all instances take, put together again as [update, step, replica, sample of the micro-batch]."""
     parts = []
-    for place in places(batch, instances):
-        rows = training_ids(order, batch, place, by_replica=by_replica)
-        inner = (place.local_replicas, batch.accumulation) if by_replica else (batch.accumulation, place.local_replicas)
+    for replicas in replicas_by_instance(batch, instances):
+        rows = training_ids(order, batch, replicas, by_replica=by_replica)
+        inner = (len(replicas), batch.accumulation) if by_replica else (batch.accumulation, len(replicas))
         cube = rows.reshape(-1, *inner, batch.micro_size)
         parts.append(cube.swapaxes(1, 2) if by_replica else cube)
     return np.concatenate(parts, axis=2)
@@ -78,7 +77,10 @@ def test_every_sample_is_taken_once_but_for_the_remainder(
 ) -> None:
     samples, (batch, instances) = sum(counts), shape
     order, _ = whole_updates(samples, shuffle, epoch, batch, "drop")
-    parts = [training_ids(order, batch, place, by_replica=by_replica) for place in places(batch, instances)]
+    parts = [
+        training_ids(order, batch, replicas, by_replica=by_replica)
+        for replicas in replicas_by_instance(batch, instances)
+    ]
     assert len({part.shape for part in parts}) == 1  # no instance takes a step more than the others
     taken = np.sort(np.concatenate(parts, axis=None))
     assert len(taken) == samples - samples % batch.global_size
@@ -95,7 +97,12 @@ def test_with_the_remainder_filled_no_sample_is_missing(
     samples, (batch, instances) = sum(counts), shape
     order, weights = whole_updates(samples, shuffle, epoch, batch, remainder)
     ids, weight = (
-        np.concatenate([training_ids(each, batch, place, by_replica=False) for place in places(batch, instances)])
+        np.concatenate(
+            [
+                training_ids(each, batch, replicas, by_replica=False)
+                for replicas in replicas_by_instance(batch, instances)
+            ]
+        )
         for each in (order, weights)
     )
     assert ids.size == -(-samples // batch.global_size) * batch.global_size and ids.size - samples < batch.global_size
@@ -151,7 +158,7 @@ def test_every_place_of_every_file_is_in_the_order_once(counts: List[int], shuff
 @given(file_counts, batches())
 def test_validation_weighs_every_sample_once(counts: List[int], shape: Tuple[Batch, int]) -> None:
     samples, (batch, instances) = sum(counts), shape
-    found = [validation_ids(samples, batch, place) for place in places(batch, instances)]
+    found = [validation_ids(samples, batch, replicas) for replicas in replicas_by_instance(batch, instances)]
     assert len({ids.shape for ids, _ in found}) == 1
     ids, weights = (np.concatenate(part) for part in zip(*found))
     np.testing.assert_array_equal(np.sort(ids[weights == 1]), np.arange(samples))

@@ -8,12 +8,12 @@ import pytest
 
 from ipulaunch.configs.errors import IpulaunchError, PlanError, SettingsError
 from ipulaunch.configs.runs.job import Job
-from ipulaunch.workers.__main__ import _arguments, _job
+from ipulaunch.workers.arguments import job_of, read_arguments
 
 
 def job(*texts: str) -> Job:
     """The job of a worker that is started by hand."""
-    return _job(_arguments(["cifar10", *(word for text in texts for word in ("--set", text))]))
+    return job_of(read_arguments(["cifar10", *(word for text in texts for word in ("--set", text))]))
 
 
 @pytest.mark.parametrize("api", ["keras", "pipeline-estimator"])

@@ -10,6 +10,7 @@ from typing import Any, List
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import Log, Update
 from ipulaunch.topology import Batch, Plan
 from ipulaunch.topology.planning.plan import Placement, to_json
 
@@ -56,8 +57,8 @@ def test_a_goal_that_is_missed_fails_after_everything_is_measured(
 def test_our_rate_is_taken_by_the_clock(benchmark: Any, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     run.instance(0).mkdir()
-    logs = [{"event": "log", "time_ns": time, "update": update} for time, update in ((10**9, 8), (3 * 10**9, 16))]
-    run.events(0).write_text("".join(json.dumps(record) + "\n" for record in [{"event": "update"}, *logs]))
+    times = ((10**9, Log(2, 4.0, 8, 1, {})), (2 * 10**9, Update(12, 4.0, {})), (3 * 10**9, Log(2, 4.0, 16, 2, {})))
+    run.events(0).write_text("".join(json.dumps({"time_ns": ns, **event.to_json()}) + "\n" for ns, event in times))
     placement = Placement(0, "localhost", 0, (0,), 2, "0-1", 0)
     run.plan.write_text(to_json(Plan("cosmoflow", "pod4", 4, 1, 1, Batch(3, 4, 2), (placement,), False)))
     assert benchmark.rate_of(tmp_path) == 8 * 24 / 2

@@ -9,18 +9,10 @@ from typing import Any, ContextManager, Dict, Optional, Sequence
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.topology import Batch
-from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.host_events import HostEvents
-from ipulaunch.topology.networks.splits import stage_ends
-from ipulaunch.topology.planning.popdist import Place
-from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.backends.cpu.draws import DrawPosition, PositionedDropout
-from ipulaunch.workers.backends.cpu.replicated import ReplicatedModel
-from ipulaunch.workers.backends.cpu.stages import Stages
-from ipulaunch.workers.backends.interface import Backend, Feed, Maker, Progress
-from ipulaunch.workers.models.build import stage_models
-from ipulaunch.workers.models.loss_scaling import LossScaling
+from ipulaunch.workers.backends.cpu.replicated import ReplicatedModel, make_replicated
+from ipulaunch.workers.backends.interface import Backend, Estimators, Feed, Maker, Progress
 from ipulaunch.workers.models.measures import Measure
 from ipulaunch.workers.models.optimizers import create_variables
 from ipulaunch.workers.models.variables import read_variable
@@ -32,9 +24,8 @@ class CpuBackend(Backend[ReplicatedModel]):
     runs_by_replica = True
     steps_per_update = 1  # Keras counts our train function, which makes a whole update
 
-    def __init__(self, settings: Any, batch: Batch, place: Place, collective: Collective) -> None:
-        super().__init__(settings, batch, place, collective)
-        self.position = DrawPosition(settings.training.seed)
+    def begin(self) -> None:
+        self.position = DrawPosition(self.settings.training.seed)
         self.sums: Dict[Any, Any] = {}  # what validation calls for a micro-batch, by model and feed
 
     def scope(self) -> ContextManager[None]:
@@ -50,13 +41,9 @@ class CpuBackend(Backend[ReplicatedModel]):
         """The model, ready for fit(), with the weights of instance 0 on all; the first measure is the loss."""
         for weight in model.weights:
             value = read_variable(weight)
-            weight.assign(self.collective.sum(value if self.place.instance == 0 else np.zeros_like(value)))
-        splits = self.settings.pipeline.splits
-        ends = stage_ends(network_of(self.settings), splits) if splits else ()
-        stages = Stages(stage_models(model, ends), model.trainable_variables)
-        scaling = LossScaling(self.settings.optimizer.loss_scaling, self.settings.optimizer.auto_loss_scaling)
-        replicated = ReplicatedModel(
-            model, stages, measures, scaling, self.batch, self.place, self.collective, self.position
+            weight.assign(self.collective.sum(value if self.index == 0 else np.zeros_like(value)))
+        replicated = make_replicated(
+            model, measures, self.settings, self.plan, self.index, self.collective, self.position
         )
         create_variables(optimizer, model.trainable_variables)  # or the update would be traced once more to make them
         replicated.compile(optimizer=optimizer)
@@ -72,7 +59,7 @@ class CpuBackend(Backend[ReplicatedModel]):
         """
         steps = -(-samples // (micro_size * self.batch.replicas))
         table = np.zeros((steps, self.batch.replicas, len(model.measures) + 1))
-        local, first = self.place.local_replicas, self.place.first_replica
+        local, first = len(self.replicas), self.replicas.start
         if (model, feed.make) not in self.sums:
             self.sums[model, feed.make] = tf.function(functools.partial(_sums, model, feed.make))
         for index, (inputs, targets, weights) in enumerate(feed.stream):
@@ -80,6 +67,11 @@ class CpuBackend(Backend[ReplicatedModel]):
             progress(index + 1, steps * local)
         totals = self.collective.sum(table).sum(axis=(0, 1))
         return {measure.name: float(totals[i] / totals[-1]) for i, measure in enumerate(model.measures)}
+
+    def estimators(self) -> Estimators:
+        from ipulaunch.workers.backends.cpu.estimators import CpuEstimators
+
+        return CpuEstimators(self)
 
 
 def _sums(model: ReplicatedModel, make: Optional[Maker], inputs: Any, targets: Any, weights: Any) -> Any:

@@ -7,12 +7,14 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import tensorflow as tf
 
-from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.networks.splits import stage_ends
+from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.backends.cpu.draws import DrawPosition
 from ipulaunch.workers.backends.cpu.stages import Stages
 from ipulaunch.workers.backends.interface import Feed, Maker, Trace
+from ipulaunch.workers.models.build import stage_models
 from ipulaunch.workers.models.loss_scaling import LossScaling
 from ipulaunch.workers.models.measures import Measure
 
@@ -29,15 +31,16 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         stages: Stages,
         measures: Sequence[Measure],
         scaling: LossScaling,
-        batch: Batch,
-        place: Place,
+        plan: Plan,
+        index: int,
         collective: Collective,
         position: DrawPosition,
     ) -> None:
         # 32 bits, or Keras would put a loss scaling of its own around the optimizer.
         super().__init__(name="replicated", dtype="float32")
         self.inner, self.stages, self.measures, self.scaling = inner, stages, list(measures), scaling
-        self.batch, self.place, self.collective, self.position = batch, place, collective, position
+        self.batch, self.replicas, self.instances = plan.batch, plan.replicas_of(index), plan.instances
+        self.collective, self.position = collective, position
         self.make: Optional[Maker] = None  # of the feed
         self.trace: Optional[Trace] = None
         self._update_function: Any = None
@@ -72,7 +75,7 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         weights, statistics = self.stages.weights, self.inner.non_trainable_variables
         before = [variable.read_value() for variable in statistics]
         total = self._sum_of_replicas(stream, before)
-        if self.place.instances > 1:
+        if self.instances > 1:
             size = total.shape
             total = tf.numpy_function(self.collective.sum, [total], tf.float32)
             total.set_shape(size)
@@ -99,7 +102,7 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         Instances sum as a tree too, so the sum of all replicas has the same brackets, and the same bits, whatever
         the number of instances. Place k of `sums` waits with the sum of 2^k neighbouring replicas.
         """
-        replicas, levels = self.place.local_replicas, self.place.local_replicas.bit_length()
+        replicas, levels = len(self.replicas), len(self.replicas).bit_length()
         sums = tf.TensorArray(tf.float32, levels, clear_after_read=False, element_shape=[self._size()])
         for replica in tf.range(replicas):
             total = self._sum_of_steps(stream, replica, before)
@@ -122,13 +125,13 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         """Gradients, batch statistics and measures of one replica's micro-batches, in one flat buffer."""
         total = tf.zeros([self._size()])
         steps = self.batch.accumulation
-        first = (self.optimizer.iterations * self.batch.replicas + self.place.first_replica) * steps
+        first = (self.optimizer.iterations * self.batch.replicas + self.replicas.start) * steps
         for step in tf.range(steps, dtype=tf.int64):
             self.position.micro_batch.assign(first + tf.cast(replica, tf.int64) * steps + step)
             inputs, targets, *extra = next(stream)
             if self.trace is not None:
                 epoch, *numbers = extra.pop()
-                place = [epoch, self.optimizer.iterations, step, self.place.first_replica + replica]
+                place = [epoch, self.optimizer.iterations, step, self.replicas.start + replica]
                 tf.numpy_function(self.trace, [*place, *numbers], [])
             if self.make is not None:
                 inputs, targets = self.make(inputs)
@@ -147,6 +150,23 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
 
     def _loss(self, targets: Any, weights: List[Any], outputs: Any) -> Any:
         return self.scaling.scaled(_mean(self.measures[0].of(targets, outputs), weights))
+
+
+def make_replicated(
+    model: tf.keras.Model,
+    measures: Sequence[Measure],
+    settings: Any,
+    plan: Plan,
+    index: int,
+    collective: Collective,
+    position: DrawPosition,
+) -> ReplicatedModel:
+    """A model in the stages of the settings, with their loss scaling."""
+    splits, optimizer = settings.pipeline.splits, settings.optimizer
+    ends = stage_ends(network_of(settings), splits) if splits else ()
+    stages = Stages(stage_models(model, ends), model.trainable_variables)
+    scaling = LossScaling(optimizer.loss_scaling, optimizer.auto_loss_scaling)
+    return ReplicatedModel(model, stages, measures, scaling, plan, index, collective, position)
 
 
 def _mean(values: Any, weights: List[Any]) -> Any:

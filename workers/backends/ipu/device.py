@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+import contextlib
+from typing import Any, Dict, Iterator
 
+from ipulaunch.configs.settings.device import Device
+from ipulaunch.configs.settings.workload import WorkloadSettings
+from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.planning.ipu_refusals import ipus_needed
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.ipu.sdk import Sdk
+from ipulaunch.workers.backends.ipu.statistics import learnt_statistics
 
-# What is compiled for where no device is asked: Mk2, as the published application.
+# The IPU to compile for where none is attached: Mk2, as in the published application.
 _VERSION = "ipu2"
 # How far apart the seeds of two instances and of two updates lie.
 _INSTANCES_APART, _UPDATES_APART = 1_000_003, 7_919
@@ -17,8 +22,9 @@ _INSTANCES_APART, _UPDATES_APART = 1_000_003, 7_919
 class IpuDevice:
     """The device, configured for training; validation changes how it rounds."""
 
-    def __init__(self, sdk: Sdk, settings: Any, place: Place, is_placed: bool, draws_apart: bool) -> None:
-        self.sdk, self.settings, self.place, self.draws_apart = sdk, settings, place, draws_apart
+    def __init__(self, sdk: Sdk, settings: WorkloadSettings, plan: Plan, index: int, *, is_placed: bool) -> None:
+        self.sdk, self.settings, self.plan, self.index = sdk, settings, plan, index
+        self.draws_apart = network_of(settings).drops_units
         self.update = 0  # after which the training begins
         self.has_drawn = False  # since the random numbers began
         # Keras divides a loss by it; gradients are summed over all replicas, whether the strategy knows of them or not.
@@ -38,24 +44,29 @@ class IpuDevice:
         attaches = self._configure_connection()
         ipus = ipus_needed(settings.pipeline)
         if is_placed:
-            sdk.join()
             # PopDist looks for its device on the hardware, so a run that attaches none has to name it itself.
             popdist.tensorflow.set_ipu_config(config, ipus_per_replica=ipus, configure_device=attaches)
             if not attaches:
-                config.auto_select_ipus = ipus * place.local_replicas
+                config.auto_select_ipus = ipus * plan.replicas_per_instance
             self.attach()
             self.strategy = sdk.popdist_strategy()
-            self.replicas_in_sync = place.replicas
+            self.replicas_in_sync = plan.replicas
         else:  # one process alone, with all the replicas
-            config.auto_select_ipus = ipus * place.local_replicas
+            config.auto_select_ipus = ipus * plan.replicas_per_instance
             self.attach()
             self.strategy = ipu.ipu_strategy.IPUStrategy()
             self.replicas_in_sync = 1
 
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """Models are made inside it: only those can run on IPUs."""
+        with self.strategy.scope(), learnt_statistics():
+            yield
+
     @property
     def reduces_metrics(self) -> bool:
         """Whether the strategy makes a metric the mean over all replicas; else the host sees the last one's."""
-        return self.replicas_in_sync == self.place.replicas
+        return self.replicas_in_sync == self.plan.replicas
 
     def round_as(self, rounding: Any) -> None:
         """Round like this from now on: the device is configured anew, with the same replicas and IPUs."""
@@ -83,7 +94,7 @@ class IpuDevice:
         # All replicas draw alike, as in the published application, unless each drops units of its own: the SDK tells
         # the replicas of an instance apart, but not the instances. Weights are rounded alike in both cases, since a
         # stable generator has a second seed for what is the same on all replicas: the mean of theirs.
-        apart = self.update * _UPDATES_APART + (self.place.instance * _INSTANCES_APART if self.draws_apart else 0)
+        apart = self.update * _UPDATES_APART + (self.index * _INSTANCES_APART if self.draws_apart else 0)
         seed = (self.settings.training.seed + apart) % 2**31
         self.sdk.ipu.utils.reset_ipu_seed(seed, experimental_identical_replicas=not self.draws_apart)
         self.has_drawn = False
@@ -148,13 +159,13 @@ class IpuDevice:
         return not device.compile_only
 
 
-def stage_proportions(device: Any, stages: int) -> Any:
+def stage_proportions(device: Device, stages: int) -> Any:
     """Each stage's shares of tile memory, for convolutions and for matrices; nothing if one share is for all."""
     shares = [str(value / 100) for value in device.available_memory_proportion]
     return list(zip(shares[::2], shares[1::2])) if len(shares) == 2 * stages else []
 
 
-def _options_of(device: Any, stages: int) -> Any:
+def _options_of(device: Device, stages: int) -> Any:
     """The options of all convolutions and of all matrix products."""
     both: Dict[str, str] = {"partialsType": "half"} if device.half_partials else {}
     convolutions, matmuls = dict(both), dict(both)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Mapping
+from typing import Dict, Mapping
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology.planning.popdist import is_told
 
 _FLAGS, _ENGINE = "TF_POPLAR_FLAGS", "POPLAR_ENGINE_OPTIONS"
@@ -14,7 +15,7 @@ _MODEL_FLAG = "--use_ipu_model"
 _CACHE_FLAG, _CACHE_OF_POPRUN = "--executable_cache_path", "POPDIST_EXECUTABLE_CACHE_PATH"
 
 
-def flags(settings: Any, environ: Mapping[str, str]) -> Dict[str, str]:
+def flags(settings: WorkloadSettings, environ: Mapping[str, str]) -> Dict[str, str]:
     """The variables to set before the first use of an IPU: the user's flags, and those that the settings ask for."""
     given = environ.get(_FLAGS, "")
     if _MODEL_FLAG in given and is_told(environ):
@@ -39,6 +40,6 @@ def engine_options(reports: Path, environ: Mapping[str, str]) -> Dict[str, str]:
     try:
         own = json.loads(given) if given else {}
     except ValueError as error:
-        raise SettingsError(f"{_ENGINE} is no JSON: {error}", hint="unset it, or leave --profile out") from error
+        raise SettingsError(f"{_ENGINE} is not JSON: {error}", hint="unset it, or leave --profile out") from error
     ours = {"autoReport.all": "true", "autoReport.directory": str(reports)}
     return {_ENGINE: json.dumps({**ours, **own})}

@@ -8,7 +8,8 @@ from typing import Any, Callable, List
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.workers.backends.collective import Alone, Collective
+from ipulaunch.workers.backends.ipu.sdk import load_sdk
 
 
 class OverHosts:
@@ -18,8 +19,8 @@ class OverHosts:
     numbers: an instance fills its own row, adding the others' zeros changes no bit, and all then sum in one order.
     """
 
-    def __init__(self, sum_tensor: Callable[[Any], Any], place: Place) -> None:
-        self.sum_tensor, self.place = sum_tensor, place
+    def __init__(self, sum_tensor: Callable[[Any], Any], index: int, instances: int) -> None:
+        self.sum_tensor, self.index, self.instances = sum_tensor, index, instances
 
     def sum(self, values: np.ndarray) -> np.ndarray:
         """The element-wise sum over all instances, the same on each."""
@@ -37,11 +38,19 @@ class OverHosts:
         return self._rows(data[:size].ljust(size))[0].decode()
 
     def _rows(self, data: bytes) -> List[bytes]:
-        """What each instance gave; all give as many bytes. Of none there is no table to sum."""
+        """What each instance gave; all give as many bytes. Without any bytes there is no table to sum."""
         if not data:
-            return [data] * self.place.instances
-        table = np.zeros((self.place.instances, len(data)), np.int32)
-        table[self.place.instance] = np.frombuffer(data, np.uint8)
+            return [data] * self.instances
+        table = np.zeros((self.instances, len(data)), np.int32)
+        table[self.index] = np.frombuffer(data, np.uint8)
         with tf.device("/CPU:0"):
             table = self.sum_tensor(tf.constant(table)).numpy()
         return [row.astype(np.uint8).tobytes() for row in table]
+
+
+def join_hosts(index: int, instances: int) -> Collective:
+    """The collective of one of so many instances; those that poprun has started meet on the host network first."""
+    sdk = load_sdk()
+    if sdk.popdist.isPopdistEnvSet():
+        sdk.join()
+    return OverHosts(sdk.sum, index, instances) if instances > 1 else Alone()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
 from ipulaunch.configs.settings.sections import Pipeline
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
+from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.networks.splits import stage_ends
+from ipulaunch.topology.planning.sdk_refusals import METRIC_REDUCTION
 from ipulaunch.workers.backends.ipu.device import stage_proportions
 from ipulaunch.workers.backends.ipu.feeds import fed_as, joined
 from ipulaunch.workers.backends.ipu.sdk import Sdk
@@ -24,7 +28,7 @@ def in_32_bits() -> ContextManager[None]:
     return precision("32.32")
 
 
-def for_ipus(model: tf.keras.Model, settings: Any, sdk: Sdk) -> tf.keras.Model:
+def for_ipus(model: tf.keras.Model, settings: WorkloadSettings, sdk: Sdk) -> tf.keras.Model:
     """The same layers with the same weights, behind an input of a type that the IPU has."""
     shape, dtype = fed_as(model.input.shape[1:], model.input.dtype)
     inputs = outputs = tf.keras.Input(shape, dtype=dtype, name=model.layers[0].name)
@@ -63,6 +67,38 @@ class FusedNormalise(tf.keras.layers.Layer):  # type: ignore[misc]
         return tf.cast(values[..., :3], self.compute_dtype)
 
 
+def shape_model(model: tf.keras.Model, settings: Any, batch: Batch, sdk: Sdk) -> Tuple[tf.keras.Model, Dict[str, int]]:
+    """The model as it trains on IPUs, accumulating or as a pipeline, and the stage of every layer."""
+    model = for_ipus(model, settings, sdk)
+    splits = settings.pipeline.splits
+    stages = stage_numbers(model, stage_ends(network_of(settings), splits) if splits else ())
+    if splits:
+        divide(model, stages, settings, batch.accumulation, sdk)
+    else:
+        accumulate(model, settings, batch, sdk)
+    set_feeds(model, settings)
+    _set_reduction(model, settings)
+    return model, stages
+
+
+def set_feeds(model: tf.keras.Model, settings: Any) -> None:
+    """Make the queues of a model as deep as the settings ask for."""
+    if settings.device.prefetch_depth is not None:
+        model.set_infeed_queue_options(prefetch_depth=settings.device.prefetch_depth)
+    if settings.device.outfeed_depth is not None:
+        model.set_outfeed_queue_options(buffer_depth=settings.device.outfeed_depth)
+
+
+def _set_reduction(model: tf.keras.Model, settings: Any) -> None:
+    """Where asked, reduce what is logged on the device in each step; PopDist's Keras does so once in a call."""
+    if not settings.device.accelerator_side_reduction:
+        return
+    if hasattr(model, "set_replication_options"):
+        model.set_replication_options(replicated_metric_reduction_method="MEAN")
+    else:
+        raise METRIC_REDUCTION.missing()
+
+
 def stage_numbers(model: tf.keras.Model, ends: Sequence[str]) -> Dict[str, int]:
     """The pipeline stage of every layer, by name; the ends are the last layers of their stages."""
     found, stage = {}, 0
@@ -72,7 +108,7 @@ def stage_numbers(model: tf.keras.Model, ends: Sequence[str]) -> Dict[str, int]:
     return found
 
 
-def accumulate(model: tf.keras.Model, settings: Any, batch: Batch, sdk: Sdk) -> None:
+def accumulate(model: tf.keras.Model, settings: WorkloadSettings, batch: Batch, sdk: Sdk) -> None:
     """Make a model that is not divided accumulate gradients, if it has to."""
     if batch.accumulation > 1:
         model.set_gradient_accumulation_options(
@@ -82,7 +118,9 @@ def accumulate(model: tf.keras.Model, settings: Any, batch: Batch, sdk: Sdk) -> 
         )
 
 
-def divide(model: tf.keras.Model, stages: Mapping[str, int], settings: Any, accumulation: int, sdk: Sdk) -> None:
+def divide(
+    model: tf.keras.Model, stages: Mapping[str, int], settings: WorkloadSettings, accumulation: int, sdk: Sdk
+) -> None:
     """Make a model a pipeline; layers without a stage of their own join the last one."""
     assignment = model.get_pipeline_stage_assignment()
     for layer in assignment:
@@ -115,7 +153,7 @@ def schedule_of(pipeline: Pipeline, sdk: Sdk) -> Any:
     }[pipeline.schedule]
 
 
-def stage_options(settings: Any, sdk: Sdk) -> Optional[List[Any]]:
+def stage_options(settings: WorkloadSettings, sdk: Sdk) -> Optional[List[Any]]:
     """The shares of tile memory of each stage; nothing if one share is for all."""
     pipelining_ops = sdk.pipelining_ops
     options = [

@@ -49,7 +49,7 @@ def _import_sdk() -> Sdk:
         from tensorflow.python.ipu.horovod.popdist_strategy import PopDistStrategy
 
         def horovod_sum(value: Any) -> Any:
-            return horovod.allreduce(value, op=horovod.Sum)  # the mean, unless told otherwise
+            return horovod.allreduce(value, op=horovod.Sum)  # the default is the mean
 
         return Sdk(*everywhere, PopDistStrategy, horovod.init, horovod_sum)
 

@@ -13,7 +13,7 @@ from ipulaunch.workers.models.measures import Measure
 def make_validator(model: tf.keras.Model, measures: Sequence[Measure], specs: Any) -> tf.keras.Model:
     """The model with its measures as outputs: a row per sample, each value times the sample's weight, then the weight.
 
-    predict() hands out the rows of all replicas; evaluate() would only tell the metrics of one. It is a model of its
+    predict() hands out the rows of all replicas; evaluate() gives the metrics of one alone. It is a model of its
     own because the steps of training need not divide those of validation, and Keras knows one number for a model.
     """
     _, target_spec, weight_spec = specs

@@ -18,8 +18,10 @@ from ipulaunch.configs.keras_2 import use_keras_2
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 use_keras_2(os.environ)
+sys.path.append(str(Path(__file__).parents[3]))
 
 import numpy as np  # noqa: E402 - Keras 2 is chosen before TensorFlow is imported
+from fixtures.plans import plan_of  # noqa: E402
 
 from ipulaunch.configs.runs.directory import RunDirectory  # noqa: E402
 from ipulaunch.configs.runs.job import Job  # noqa: E402
@@ -27,14 +29,13 @@ from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowModel, 
 from ipulaunch.configs.settings.optimization import Optimizer  # noqa: E402
 from ipulaunch.configs.settings.sections import Training  # noqa: E402
 from ipulaunch.topology import Batch  # noqa: E402
-from ipulaunch.topology.planning.popdist import Place  # noqa: E402
 from ipulaunch.workers.backends.collective import Alone  # noqa: E402
 from ipulaunch.workers.backends.cpu.backend import CpuBackend  # noqa: E402
 from ipulaunch.workers.instance import Instance  # noqa: E402
 from ipulaunch.workers.lifecycle.records import Records  # noqa: E402
 from ipulaunch.workers.lifecycle.stopping import StopRequest  # noqa: E402
+from ipulaunch.workers.run import run_instance  # noqa: E402
 from ipulaunch.workers.state import checkpoints  # noqa: E402
-from ipulaunch.workers.work import run_instance  # noqa: E402
 
 UPDATES = 200
 KILLS = 20
@@ -73,14 +74,12 @@ def train(directory: Path, resume: Optional[str], request: Type[StopRequest] = S
         optimizer=Optimizer("sgd", 0.01, momentum=0.9),
         training=Training(ckpts_per_epoch=Fraction(UPDATES), validation=False, resume=resume),
     )
-    batch, place = Batch(1, 1, 1), Place(0, 1, 0, 1, 0, 1, 1, 1)
+    plan = plan_of(Batch(1, 1, 1))
     run = RunDirectory(directory)
-    backend = CpuBackend(settings, batch, place, Alone())
+    backend = CpuBackend(settings, plan, 0, Alone())
     records = Records(run, 0)
-    stop = request(run, place, Alone())
-    records.done(
-        run_instance(Instance(Job("cosmoflow", "cpu", settings), batch, place, backend, run, records, 1, stop))
-    )
+    stop = request(run, 0, Alone())
+    records.done(run_instance(Instance(Job("cosmoflow", "cpu", settings), plan, 0, backend, run, records, 1, stop)))
 
 
 def die() -> None:

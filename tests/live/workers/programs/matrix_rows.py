@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from ipulaunch.configs.runs.job import Job
-from ipulaunch.workers.lifecycle.threads import read_back, size_pools
+from ipulaunch.workers.lifecycle.threads import size_pools
 
 TESTS = Path(__file__).parents[3]
 sys.path[1:1] = [str(TESTS), str(TESTS / "fixtures" / "smooth")]
@@ -30,7 +30,7 @@ from ipulaunch.workers.models import build  # noqa: E402
 
 
 def main() -> None:
-    read_back(threads)
+    threads.in_force()
     make_smooth(build)
     world = MPI.COMM_WORLD
     references = sorted({row.reference for row in rows})

@@ -19,8 +19,7 @@ from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology.planning.batch import Batch, make_batch
-from ipulaunch.topology.planning.popdist import Place
-from ipulaunch.workers.lifecycle.threads import read_back, size_pools
+from ipulaunch.workers.lifecycle.threads import size_pools
 
 REPLICAS = 4
 SIZES = (
@@ -53,10 +52,12 @@ def job_of(workload: str, texts: Sequence[str], *, rehearsal: bool = True) -> Jo
 
 JOBS = {name: job_of(*case) for name, case in CASES.items()}
 size_pools(1, JOBS["dropout"], os.environ)
-sys.path.append(str(Path(__file__).parents[3] / "fixtures" / "smooth"))
+TESTS = Path(__file__).parents[3]
+sys.path += [str(TESTS), str(TESTS / "fixtures" / "smooth")]
 
 import numpy as np  # noqa: E402 - TensorFlow reads how many threads it has when it is imported
 import tensorflow as tf  # noqa: E402
+from fixtures.plans import plan_of  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 from smooth_networks import make_smooth  # noqa: E402
 
@@ -75,7 +76,7 @@ from ipulaunch.workers.lifecycle.stopping import StopRequest  # noqa: E402
 from ipulaunch.workers.models import build  # noqa: E402
 from ipulaunch.workers.models.measures import Measure  # noqa: E402
 from ipulaunch.workers.models.optimizers import make_optimizer  # noqa: E402
-from ipulaunch.workers.work import run_instance  # noqa: E402
+from ipulaunch.workers.run import run_instance  # noqa: E402
 
 
 class Group:
@@ -85,21 +86,17 @@ class Group:
         self.where, self.instance, self.instances = where, communicator.Get_rank(), communicator.Get_size()
         self.collective: Collective = OverMpi(communicator) if self.instances > 1 else Alone()
 
-    def place(self, replicas: int = REPLICAS) -> Place:
-        local = replicas // self.instances
-        at = self.instance
-        return Place(at, self.instances, at, self.instances, at * local, local, replicas, 1)
-
     def run(self, name: str, job: Job, replicas: int = REPLICAS) -> None:
         """Carries a job out as a worker does, with a run directory of its own."""
         tf.keras.backend.clear_session()
-        place, training = self.place(replicas), job.settings.training
+        training = job.settings.training
         batch, _ = make_batch(training.micro_batch_size, replicas, training.gradient_accumulation_count, None)
+        plan = plan_of(batch, self.instances)
         directory = RunDirectory(self.where / f"{name}-{self.instances}")
-        records = Records(directory, place.instance)
-        backend = CpuBackend(job.settings, batch, place, self.collective)
-        stop = StopRequest(directory, place, self.collective)
-        records.done(run_instance(Instance(job, batch, place, backend, directory, records, 1, stop)))
+        records = Records(directory, self.instance)
+        backend = CpuBackend(job.settings, plan, self.instance, self.collective)
+        stop = StopRequest(directory, self.instance, self.collective)
+        records.done(run_instance(Instance(job, plan, self.instance, backend, directory, records, 1, stop)))
 
     def step(self) -> None:
         """One SGD step on one weight: every instance writes what became of it."""
@@ -114,8 +111,8 @@ class Group:
 
     def _weight(self, source: ArraySource, batch: Batch, remainder: str) -> float:
         tf.keras.backend.clear_session()
-        settings, place = WorkloadSettings(optimizer=Optimizer("sgd", 1.0)), self.place()
-        backend = CpuBackend(settings, batch, place, self.collective)
+        settings = WorkloadSettings(optimizer=Optimizer("sgd", 1.0))
+        backend = CpuBackend(settings, plan_of(batch, self.instances), self.instance, self.collective)
         inputs = tf.keras.Input((1,), dtype="int16")
         fraction = tf.keras.layers.Lambda(lambda x: tf.cast(x, tf.float32) / 15)(inputs)
         outputs = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(fraction)
@@ -123,8 +120,9 @@ class Group:
         loss = Measure("loss", lambda targets, outputs: tf.reduce_mean(tf.square(outputs - targets), axis=-1))
         trained = backend.prepare(model, make_optimizer(settings, batch, 1), [loss], None)
         stream = training_stream(
-            source, batch, place, shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=1, remainder=remainder
-        )
+            source, batch, backend.replicas, shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=1,
+            remainder=remainder,
+        )  # fmt: skip
         trained.fit(Feed(stream), epochs=1, steps_per_epoch=1, callbacks=[])
         return float(model.get_weights()[0][0, 0])
 
@@ -159,7 +157,7 @@ class Line(ArraySource):
 
 
 def main() -> None:
-    read_back(size_pools(1, JOBS["dropout"], os.environ))
+    size_pools(1, JOBS["dropout"], os.environ).in_force()
     make_devices(JOBS["dropout"])
     where, world = Path(sys.argv[1]), MPI.COMM_WORLD
     rank = world.Get_rank()

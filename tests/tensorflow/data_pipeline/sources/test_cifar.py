@@ -15,7 +15,6 @@ from ipulaunch.data_pipeline.sources.image_arrays import Cifar
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 IMAGES = np.random.RandomState(0).randint(0, 256, (20, 32, 32, 3)).astype(np.uint8)
 LABELS = np.arange(20) % 10
@@ -168,10 +167,12 @@ def stream(directory: Path, instances: int, augment: bool = True, seed: int = 7,
     parts = []
     for instance in range(instances):
         local = batch.replicas // instances
-        place = Place(instance, instances, instance, instances, instance * local, local, batch.replicas, 1)
+        replicas = range(instance * local, (instance + 1) * local)
         source = Cifar(directory, "train", seed=seed, augment=augment)
         updates = range(epochs * (source.samples // batch.global_size))
-        made = training_stream(source, batch, place, shuffle=Shuffle(1), updates=updates, by_replica=False, threads=2)
+        made = training_stream(
+            source, batch, replicas, shuffle=Shuffle(1), updates=updates, by_replica=False, threads=2
+        )
         parts.append(np.stack([images.numpy() for images, _ in made]).reshape(epochs, local, 5, 32, 32, 3))
     return list(np.concatenate(parts, axis=1))
 

@@ -16,7 +16,6 @@ from ipulaunch.data_pipeline.sources.source import data_errors
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.data_pipeline.tools.record_writer import encode_example
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 CosmoflowSet = Callable[..., Path]
 
@@ -75,12 +74,12 @@ def test_an_epoch_is_every_sample_once_in_the_same_global_order(
     seen: List[int] = []
     for instance in range(instances):
         local = batch.replicas // instances
-        place = Place(instance, instances, instance, instances, instance * local, local, batch.replicas, 1)
+        replicas = range(instance * local, (instance + 1) * local)
         stream = training_stream(
-            source, batch, place, shuffle=Shuffle(1), updates=range(1), by_replica=False, threads=2
+            source, batch, replicas, shuffle=Shuffle(1), updates=range(1), by_replica=False, threads=2
         )
         mine = [int(volume.numpy().flat[0]) for volume, _ in stream]
-        assert mine == training_ids(epoch_order(24, Shuffle(1), 0), batch, place, by_replica=False).ravel().tolist()
+        assert mine == training_ids(epoch_order(24, Shuffle(1), 0), batch, replicas, by_replica=False).ravel().tolist()
         seen += mine
     assert sorted(seen) == list(range(24))
 
@@ -157,7 +156,7 @@ def test_data_that_goes_bad_in_the_run_ends_as_a_data_error(harm: Any, said: str
     directory = cosmoflow_set([2, 2])
     source = records(directory)
     harm(directory / "train" / "part-00001.tfrecord")
-    alone = Place(0, 1, 0, 1, 0, 1, 1, 1)
+    alone = range(1)
     stream = training_stream(
         source, Batch(1, 1, 1), alone, shuffle=Shuffle(0), updates=range(4), by_replica=True, threads=1
     )

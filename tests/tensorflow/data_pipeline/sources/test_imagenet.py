@@ -16,9 +16,8 @@ from ipulaunch.data_pipeline.sources.imagenet import ImagenetRecords
 from ipulaunch.data_pipeline.sources.source import data_errors
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
-ALONE = Place(0, 1, 0, 1, 0, 1, 1, 1)
+ALONE = range(1)
 SINGLE = Batch(1, 1, 1)
 # 12x8, inverted as Adobe writes it: red on the left half, cyan on the right.
 CMYK = base64.b64decode(
@@ -90,9 +89,9 @@ def one(write: Any, tmp_path: Path) -> Callable[..., ImagenetRecords]:
     return make
 
 
-def train(source: ImagenetRecords, batch: Batch = SINGLE, place: Place = ALONE, epochs: int = 1) -> Any:
+def train(source: ImagenetRecords, batch: Batch = SINGLE, replicas: range = ALONE, epochs: int = 1) -> Any:
     updates = range(epochs * (source.samples // batch.global_size))
-    return training_stream(source, batch, place, shuffle=Shuffle(1), updates=updates, by_replica=False, threads=2)
+    return training_stream(source, batch, replicas, shuffle=Shuffle(1), updates=updates, by_replica=False, threads=2)
 
 
 def images_of(source: ImagenetRecords, epochs: int = 1) -> List[np.ndarray]:
@@ -117,13 +116,13 @@ def test_an_epoch_is_every_sample_once_in_the_same_global_order(
     seen: List[int] = []
     for instance in range(instances):
         local = batch.replicas // instances
-        place = Place(instance, instances, instance, instances, instance * local, local, batch.replicas, 1)
+        replicas = range(instance * local, (instance + 1) * local)
         mine = []
-        for images, labels in train(source, batch, place):
+        for images, labels in train(source, batch, replicas):
             assert images.dtype == tf.uint8 and images.shape == (1, 32, 32, 3) and labels.dtype == tf.int32
             assert np.abs(images.numpy().astype(int) - 8 * int(labels[0])).max() <= 2
             mine.append(int(labels[0]))
-        expected = training_ids(epoch_order(24, Shuffle(1), 0), batch, place, by_replica=False)
+        expected = training_ids(epoch_order(24, Shuffle(1), 0), batch, replicas, by_replica=False)
         assert mine == expected.ravel().tolist()
         seen += mine
     assert sorted(seen) == list(range(24))
@@ -137,8 +136,8 @@ def test_the_same_pixels_for_any_number_of_instances_and_when_read_again(one: Ca
         parts = []
         for instance in range(instances):
             local = 4 // instances
-            place = Place(instance, instances, instance, instances, instance * local, local, 4, 1)
-            parts.append([images.numpy() for images, _ in train(source, batch, place, epochs=2)])
+            replicas = range(instance * local, (instance + 1) * local)
+            parts.append([images.numpy() for images, _ in train(source, batch, replicas, epochs=2)])
         shape = (2, -1, 2, 64, 64, 3)
         return np.concatenate([np.stack(part).reshape(shape) for part in parts], axis=1)
 

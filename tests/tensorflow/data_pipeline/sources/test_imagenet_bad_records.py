@@ -16,9 +16,8 @@ from ipulaunch.data_pipeline.sources.source import data_errors
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.data_pipeline.tools.record_writer import encode_example
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
-ALONE = Place(0, 1, 0, 1, 0, 1, 1, 1)
+ALONE = range(1)
 SINGLE = Batch(1, 1, 1)
 
 

@@ -14,11 +14,10 @@ from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.image_arrays import Mnist
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.planning.popdist import Place
 
 IMAGES = np.random.RandomState(0).randint(0, 256, (12, 28, 28)).astype(np.uint8)
 LABELS = (np.arange(12) % 10).astype(np.uint8)
-ALONE = Place(0, 1, 0, 1, 0, 1, 1, 1)
+ALONE = range(1)
 
 
 def idx(values: np.ndarray, shape: Optional[Sequence[int]] = None) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.plans import plan_of
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
@@ -22,9 +23,8 @@ from ipulaunch.data_pipeline.stream import validation_stream
 from ipulaunch.data_pipeline.tools import make_images
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.planning.popdist import Place
 
-ALONE = Place(0, 1, 0, 1, 0, 1, 1, 1)
+ALONE = plan_of(Batch(1, 1, 1))
 MakeSet = Callable[[str], Path]
 
 
@@ -43,7 +43,7 @@ def made(tmp_path: Path) -> MakeSet:
 def sources(workload: str, data_dir: Path, *settings: str) -> Dict[str, Source]:
     """What a rehearsal of this workload reads."""
     about = job(workload, f"data.directory={data_dir}", *settings)
-    return make_sources(about, ALONE, 2, meet=str, progress=lambda what, done, total: None)
+    return make_sources(about, ALONE, 0, 2, meet=str, progress=lambda what, done, total: None)
 
 
 def job(workload: str, *settings: str) -> Job:
@@ -52,7 +52,7 @@ def job(workload: str, *settings: str) -> Job:
 
 
 def first_images(source: Source) -> Any:
-    images, *_ = next(iter(validation_stream(source, Batch(4, 1, 1), ALONE, threads=1)))
+    images, *_ = next(iter(validation_stream(source, Batch(4, 1, 1), range(1), threads=1)))
     return images
 
 
@@ -102,13 +102,13 @@ def test_labels_beyond_the_classes_are_refused(workload: str, made: MakeSet) -> 
 def test_labels_beyond_the_classes_are_refused_where_they_are_read(made: MakeSet) -> None:
     source = sources("imagenet", made("imagenet"), "data.classes=2")["validation"]
     with pytest.raises(DataError, match=r"label \d+, expected 1 to 2"), data_errors(source):
-        list(validation_stream(source, Batch(4, 1, 1), ALONE, threads=1))
+        list(validation_stream(source, Batch(4, 1, 1), range(1), threads=1))
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_directory_without_the_set_is_told_what_it_should_hold(workload: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=re.escape(str(tmp_path))) as caught:
-        make_sources(job(workload, f"data.directory={tmp_path}"), ALONE, 2, meet=str, progress=lambda *about: None)
+        make_sources(job(workload, f"data.directory={tmp_path}"), ALONE, 0, 2, meet=str, progress=lambda *about: None)
     assert caught.value.hint == PUBLISHED_SETS[workload].hint
 
 
@@ -151,7 +151,7 @@ def test_another_cifar_is_not_taken_for_the_one_that_is_asked_for(made: MakeSet)
 def test_samples_made_on_the_device_are_such_as_the_network_takes(workload: str, settings: Any) -> None:
     overrides = [assignment(setting, "--set") for setting in ("data.synthetic_data=ipu", *settings)]
     job = Job(workload, "cpu", resolve(workload, rehearsal=True, overrides=overrides).settings)
-    source: Any = make_sources(job, ALONE, 2, meet=str, progress=lambda what, done, total: None)["train"]
+    source: Any = make_sources(job, ALONE, 0, 2, meet=str, progress=lambda what, done, total: None)["train"]
     inputs, _ = source.make(tf.constant([3, 4], tf.int64))
     taken = network_of(job.settings).layers[0].options
     assert inputs.dtype == taken["dtype"] and inputs.shape == (2, *job.settings.shape)

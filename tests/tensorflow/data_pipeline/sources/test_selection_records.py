@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
+from fixtures.plans import plan_of
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.runs.job import Job
@@ -16,10 +17,11 @@ from ipulaunch.data_pipeline.sources.record_sources import reading_warnings
 from ipulaunch.data_pipeline.sources.selection import make_sources
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.tools import make_cosmoflow, make_images
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology import Batch
+from ipulaunch.topology.planning.plan import Plan
 
-ALONE = Place(0, 1, 0, 1, 0, 1, 1, 1)
-SECOND = Place(1, 2, 1, 2, 1, 1, 2, 1)
+ALONE = plan_of(Batch(1, 1, 1))
+TWO = plan_of(Batch(1, 2, 1), instances=2)
 MakeSet = Callable[..., Path]
 
 
@@ -52,12 +54,12 @@ def job_of(data_dir: Optional[Path], *settings: str, workload: str = "cosmoflow"
     return Job(workload, "cpu", resolve(workload, rehearsal=True, overrides=overrides).settings)
 
 
-def sources(job: Job, place: Place = ALONE, told: Optional[List[Any]] = None) -> Dict[str, Source]:
+def sources(job: Job, plan: Plan = ALONE, instance: int = 0, told: Optional[List[Any]] = None) -> Dict[str, Source]:
     def progress(what: str, done: int, total: int) -> None:
         if told is not None:
             told.append((what, done, total))
 
-    return make_sources(job, place, 2, meet=str, progress=progress)
+    return make_sources(job, plan, instance, 2, meet=str, progress=progress)
 
 
 def paths_of(source: Any) -> List[Path]:
@@ -129,7 +131,7 @@ def test_damaged_files_are_skipped_and_counted_by_one_instance(workload: str, vo
     with pytest.raises(DataError, match=r"record 1 at byte .*: the last 1 bytes are missing"):
         sources(job_of(directory, workload=workload))
     job = job_of(directory, "data.bad_records=skip", workload=workload)
-    found, others = sources(job), sources(job, SECOND)
+    found, others = sources(job), sources(job, TWO, 1)
     assert found["train"].samples == others["train"].samples == left
     (defect,) = found["train"].bad.values()
     assert "the last 1 bytes are missing" in defect.message and str(path) in defect.message
@@ -153,7 +155,7 @@ def test_instances_that_see_different_sets_do_not_start(volumes: MakeSet) -> Non
         return said[0] if text in ("staged", "indexed") else text.replace("6", "7")
 
     with pytest.raises(DataError, match="instance 1 finds 6 and 2 samples, instance 0 finds 7 and 2"):
-        make_sources(job, SECOND, 2, meet=meet, progress=lambda *what: None)
+        make_sources(job, TWO, 1, 2, meet=meet, progress=lambda *what: None)
 
 
 @pytest.mark.parametrize("workload", ["cosmoflow", "imagenet"])

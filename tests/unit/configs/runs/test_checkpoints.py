@@ -60,7 +60,7 @@ def test_newest_checkpoint(
         (place / name).mkdir(parents=True)
     elsewhere = str(place) if is_elsewhere else None
     training = dataclasses.replace(JOB.settings.training, checkpoint_output_dir=elsewhere)
-    settings: Any = SimpleNamespace(api=api, training=training, estimator=SimpleNamespace(model_dir=elsewhere))
+    settings: Any = SimpleNamespace(api=api, training=training, estimator_run=SimpleNamespace(model_dir=elsewhere))
     job = JOB._replace(settings=settings)
     assert newest_update(run, job) == update
     assert checkpoints_of(run, job) == place

@@ -71,3 +71,14 @@ def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
         temporary.write_text("another half")
         raise KeyboardInterrupt
     assert (list(tmp_path.iterdir()), path.read_text()) == ([path], "half")
+
+
+def test_instances_and_earlier_attempts_are_found_by_their_numbers(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    assert (run.instances(), run.earlier_attempts()) == ([], [])
+    for path in (run.instance(1000), run.instance(2), run.path / "instance-x", run.path / "instance-٣"):
+        path.mkdir()
+    for name in ("10", "2", "notes"):
+        (run.attempts / name).mkdir(parents=True)
+    assert (run.instances(), run.earlier_attempts()) == ([2, 1000], [2, 10])
+    assert run.attempt(2).events(0) == tmp_path / "attempts" / "2" / "instance-000" / "events.jsonl"

@@ -12,9 +12,9 @@ from ipulaunch.configs.settings.workloads import WORKLOADS, resolve, schema_of
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_every_directory_of_a_workload_counts_as_a_path(workload: str) -> None:
-    named = {leaf.key for leaf in leaves(schema_of(workload)) if leaf.about["flag"].endswith(("-dir", "-path"))}
+    named = {leaf.key for leaf in leaves(schema_of(workload)) if leaf.about.flag.endswith(("-dir", "-path"))}
     named.remove("training.clean_dir")  # which is a switch
-    assert {leaf.key for leaf in leaves(schema_of(workload)) if leaf.about["is_path"]} == named
+    assert {leaf.key for leaf in leaves(schema_of(workload)) if leaf.about.is_path} == named
     assert "training.checkpoint_output_dir" in named and "data.stage_dir" in named
 
 

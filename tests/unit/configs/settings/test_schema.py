@@ -63,7 +63,7 @@ def test_leaves_come_in_the_order_of_the_schema() -> None:
         ("data.side", int, True, None),
         ("rate", float, False, 0.5),
     ]
-    assert next(leaves(Settings)).about["flag"] == "--n-train"
+    assert next(leaves(Settings)).about.flag == "--n-train"
 
 
 @pytest.mark.parametrize(
@@ -327,4 +327,4 @@ def test_plain_settings_build_equal_ones() -> None:
 
 
 def test_ipu_only_is_told_of_a_leaf() -> None:
-    assert [leaf.key for leaf in leaves(Kinds) if leaf.about["ipu_only"]] == ["rounding"]
+    assert [leaf.key for leaf in leaves(Kinds) if leaf.about.ipu_only] == ["rounding"]

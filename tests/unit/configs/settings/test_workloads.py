@@ -318,14 +318,14 @@ def test_rehearsal_keeps_network_optimizer_and_replicas(workload: str) -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_every_option_belongs_to_one_setting(workload: str) -> None:
-    flags = Counter(leaf.about["flag"] for leaf in leaves(schema_of(workload)) if leaf.about["flag"])
+    flags = Counter(leaf.about.flag for leaf in leaves(schema_of(workload)) if leaf.about.flag)
     assert flags
     assert set(flags.values()) == {1}
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_every_setting_is_explained(workload: str) -> None:
-    assert all(leaf.about["help"] for leaf in leaves(schema_of(workload)))
+    assert all(leaf.about.help for leaf in leaves(schema_of(workload)))
 
 
 def chosen(workload: str, *texts: str, **more: Any) -> Resolved:

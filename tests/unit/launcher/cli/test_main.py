@@ -67,7 +67,7 @@ def test_help_lists_every_option(path: Tuple[str, ...], flag: str, ipulaunch: Ru
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_help_of_a_workload_has_its_settings(workload: str, ipulaunch: Run) -> None:
     words = ipulaunch(workload, "--help").out.replace(",", " ").split()
-    flags = [leaf.about["flag"].split("/")[0] for leaf in leaves(schema_of(workload)) if leaf.about["flag"]]
+    flags = [leaf.about.flag.split("/")[0] for leaf in leaves(schema_of(workload)) if leaf.about.flag]
     assert flags
     assert [flag for flag in flags if flag not in words] == []
 

@@ -9,7 +9,7 @@ import pytest
 
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.workloads import resolve
-from ipulaunch.launcher.cli.commands import doctor
+from ipulaunch.launcher.cli import doctor_output
 from ipulaunch.launcher.cli.main import cli
 from ipulaunch.launcher.doctor import environment as worlds
 from ipulaunch.launcher.doctor import places
@@ -183,7 +183,7 @@ def test_ports() -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> List[Diagnosis]:
     """The command without its checks: what it would look at."""
     diagnoses: List[Diagnosis] = []
-    monkeypatch.setattr(doctor, "diagnose", lambda diagnosis, environment: diagnoses.append(diagnosis) or CHECKS)
+    monkeypatch.setattr(doctor_output, "diagnose", lambda diagnosis, environment: diagnoses.append(diagnosis) or CHECKS)
     return diagnoses
 
 

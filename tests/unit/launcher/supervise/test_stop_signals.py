@@ -40,7 +40,7 @@ def test_a_signal_is_noted(number: signal.Signals) -> None:
 
 
 def test_the_launcher_takes_every_signal_that_instances_can_be_told_to_take() -> None:
-    (choices,) = (leaf.about["choices"] for leaf in leaves(Survival) if leaf.key == "stop_signals")
+    (choices,) = (leaf.about.choices for leaf in leaves(Survival) if leaf.key == "stop_signals")
     assert {signal.Signals[f"SIG{name}"] for name in choices} < set(SIGNALS)
 
 

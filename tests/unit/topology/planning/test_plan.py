@@ -132,3 +132,8 @@ def test_damaged_plan_is_refused(damage: Damage, plan: Plan) -> None:
     with pytest.raises(PlanError, match=r"^this is not a plan") as caught:
         from_json(json.dumps(data))
     assert caught.value.hint
+
+
+def test_an_instance_asks_for_its_replicas_and_its_neighbours(plan: Plan) -> None:
+    assert [plan.replicas_of(index) for index in range(4)] == [range(2), range(2, 4), range(4, 6), range(6, 8)]
+    assert [plan.neighbours_of(index) for index in range(4)] == [2, 2, 2, 2]

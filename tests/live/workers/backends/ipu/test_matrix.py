@@ -2,7 +2,7 @@
 
 A launch runs many rows, so that TensorFlow is imported once in each process. By day one launch; at night one for each
 workload, with so many rows that every pair of SDK, replicas, precision and remainder is in one. ResNet-50 has every
-value in one, since its pairs are in tests/tensorflow/workers/backends/ipu/test_matrix.py. A plain Estimator has one replica.
+value in one, since its pairs are in the TensorFlow tier's matrix. A plain Estimator has one replica.
 """
 
 from __future__ import annotations

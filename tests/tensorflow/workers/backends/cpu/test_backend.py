@@ -8,6 +8,7 @@ from typing import Any, List
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.plans import plan_of
 
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
 from ipulaunch.configs.settings.optimization import Optimizer
@@ -16,7 +17,6 @@ from ipulaunch.data_pipeline.sources.synthetic import SyntheticCosmoflow
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.backends.cpu.draws import DrawPosition, PositionedDropout
@@ -35,10 +35,6 @@ pytestmark = pytest.mark.usefixtures("smooth")
 NETWORK, MEASURES = network_of(SETTINGS), measures_of(SETTINGS)
 
 
-def alone(replicas: int) -> Place:
-    return Place(0, 1, 0, 1, 0, replicas, replicas, 1)
-
-
 def model_like(other: Any) -> Any:
     model = build_model(NETWORK, lambda rate, name: tf.keras.layers.Dropout(rate, name=name))
     model.set_weights(other.get_weights())
@@ -51,14 +47,14 @@ def model_like(other: Any) -> Any:
     ids=lambda batch: f"{batch.micro_size}x{batch.replicas}x{batch.accumulation}",
 )
 def test_an_update_is_plain_gradient_descent_on_the_global_batch(batch: Batch) -> None:
-    backend = CpuBackend(SETTINGS, batch, alone(batch.replicas), Alone())
+    backend = CpuBackend(SETTINGS, plan_of(batch), 0, Alone())
     model = build_model(NETWORK, backend.dropout)
     plain = model_like(model)
     source = SyntheticCosmoflow(SETTINGS.data, "train", 0)
 
     trained = backend.prepare(model, make_optimizer(SETTINGS, batch, 1), MEASURES, None)
     stream = training_stream(
-        source, batch, alone(batch.replicas), shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=1
+        source, batch, backend.replicas, shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=1
     )
     history = trained.fit(Feed(stream), epochs=1, steps_per_epoch=1, callbacks=[]).history
 
@@ -78,7 +74,7 @@ def test_an_update_is_plain_gradient_descent_on_the_global_batch(batch: Batch) -
 @pytest.mark.core
 def test_padding_weighs_nothing_in_an_update() -> None:
     batch = Batch(8, 2, 2)  # 32 places for 24 samples
-    backend = CpuBackend(SETTINGS, batch, alone(2), Alone())
+    backend = CpuBackend(SETTINGS, plan_of(batch), 0, Alone())
     model = build_model(NETWORK, backend.dropout)
     plain = model_like(model)
     source = SyntheticCosmoflow(SETTINGS.data, "train", 0)
@@ -86,7 +82,7 @@ def test_padding_weighs_nothing_in_an_update() -> None:
     stream = training_stream(
         source,
         batch,
-        alone(2),
+        backend.replicas,
         shuffle=Shuffle(0),
         updates=range(1),
         by_replica=True,
@@ -110,7 +106,7 @@ def test_gradients_of_16_bit_weights_have_32_bits_up_to_the_optimizer() -> None:
     """Their sum has more digits than 16 bits hold, and without the loss scale they are below what 16 bits resolve."""
     batch, size, scale = Batch(1, 2, 1), 2.0**-30, 2.0**14
     settings = dataclasses.replace(SETTINGS, optimizer=Optimizer("adam", 0.1, loss_scaling=scale))
-    backend = CpuBackend(settings, batch, alone(2), Alone())
+    backend = CpuBackend(settings, plan_of(batch), 0, Alone())
     with precision("16.16"):
         model = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, input_shape=(1,))])
     loss = Measure("loss", lambda targets, outputs: tf.reduce_sum(targets * tf.cast(outputs, tf.float32), axis=-1))
@@ -128,11 +124,11 @@ def test_gradients_of_16_bit_weights_have_32_bits_up_to_the_optimizer() -> None:
 @pytest.mark.core
 @pytest.mark.parametrize("batch", [Batch(1, 1, 1), Batch(2, 4, 3)], ids=["one by one", "padded"])
 def test_validation_is_the_mean_over_the_whole_set(batch: Batch) -> None:
-    backend = CpuBackend(SETTINGS, batch, alone(batch.replicas), Alone())
+    backend = CpuBackend(SETTINGS, plan_of(batch), 0, Alone())
     model = build_model(NETWORK, backend.dropout)
     trained = backend.prepare(model, make_optimizer(SETTINGS, batch, 1), MEASURES, None)
     source = SyntheticCosmoflow(SETTINGS.data, "validation", 0)
-    stream = validation_stream(source, batch, alone(batch.replicas), threads=1)
+    stream = validation_stream(source, batch, backend.replicas, threads=1)
     told: List[Any] = []
     found = backend.validate(trained, Feed(stream), source.samples, batch.micro_size, lambda *done: told.append(done))
     assert told == [(step + 1, len(told)) for step in range(len(list(stream)))]

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.plans import ipu_backend, plan_of
 from fixtures.trainings import TINY
 
 from ipulaunch.configs.errors import NotReadyError
@@ -22,7 +23,6 @@ from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks.host_events import HostEvents
-from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.collective import texts_of
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.backends.ipu.backend import IpuBackend
@@ -40,7 +40,7 @@ SETTINGS = CosmoflowSettings(
 MEASURES = measures_of(SETTINGS)
 ONE_UPDATE = HostEvents(1, 1, 1, 0, 0, 1)
 
-Install = Callable[..., Place]
+Install = Callable[..., Any]
 
 
 def configured(workers: str) -> List[Any]:
@@ -86,8 +86,9 @@ def expected_calls(sdk: str) -> List[Any]:
     compiled = {"model": "cosmoflow", "optimizer": "Adadelta", "loss": "function", "metrics": ["MeanOf"]}
     return [
         ("popdist.isPopdistEnvSet", {}),
-        *configured("portable"),
         ("tensorflow.python.ipu.horovod.init" if sdk == "2.6" else "popdist.init", {}),
+        ("popdist.isPopdistEnvSet", {}),
+        *configured("portable"),
         (
             "popdist.tensorflow.set_ipu_config",
             {"config": "IPUConfig", "ipus_per_replica": 1, "configure_device": True},
@@ -112,7 +113,7 @@ def assert_same_state(found: Any, expected: Any) -> None:
 def test_training_equals_the_cpu_backend_on_every_sdk(
     sdk: str, standin: Install, train_tiny: Any, on_cpus: Any, read_calls: Any, tmp_path: Path
 ) -> None:
-    found = train_tiny(tmp_path / "run", standin(sdk, replicas=4), lambda *where: IpuBackend(TINY, *where))
+    found = train_tiny(tmp_path / "run", standin(sdk, replicas=4).replicas, lambda *given: ipu_backend(TINY, *given))
     assert read_calls(tmp_path / "calls.jsonl", 0) == expected_calls(sdk)
     expected = on_cpus(4)
     assert_same_state(found, expected)
@@ -156,10 +157,10 @@ def prepared(backend: IpuBackend, *more: Any) -> Any:
 
 @pytest.mark.parametrize("batch", [Batch(1, 1, 1), Batch(2, 4, 3), Batch(3, 2, 1)], ids=str)
 def test_validation_is_the_mean_over_the_whole_set(batch: Batch, standin: Install) -> None:
-    place = standin("3.4", replicas=batch.replicas)
-    backend = IpuBackend(SETTINGS, batch, place)
+    standin("3.4", replicas=batch.replicas)
+    backend = ipu_backend(SETTINGS, plan_of(batch))
     training = prepared(backend)
-    stream = validation_stream(Line(), batch, place, threads=1)
+    stream = validation_stream(Line(), batch, backend.replicas, threads=1)
     errors = 1.5 * np.arange(7)
     expected = {"loss": pytest.approx(np.mean(errors**2)), "mae": pytest.approx(np.mean(errors))}
     assert backend.validate(training, Feed(stream), 7, batch.micro_size, lambda *done: None) == expected
@@ -169,7 +170,8 @@ def test_every_replica_gets_the_samples_that_the_batch_says(
     standin: Install, replica_slice: Callable[..., slice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither gradients nor metrics would show it, since all replicas are averaged."""
-    batch, place = Batch(1, 2, 3), standin("3.0", replicas=2)
+    batch = Batch(1, 2, 3)
+    standin("3.0", replicas=2)
     running = importlib.import_module("ipu_standin.running")
     step, targets = running._step, []
 
@@ -178,10 +180,16 @@ def test_every_replica_gets_the_samples_that_the_batch_says(
         return step(sdk, model, options, data, own)
 
     monkeypatch.setattr(running, "_step", noted)
-    backend = IpuBackend(SETTINGS, batch, place)
+    backend = ipu_backend(SETTINGS, plan_of(batch))
     training = prepared(backend, tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones"))
     stream = training_stream(
-        Line(), batch, place, shuffle=Shuffle(0), updates=range(1), by_replica=backend.runs_by_replica, threads=1
+        Line(),
+        batch,
+        backend.replicas,
+        shuffle=Shuffle(0),
+        updates=range(1),
+        by_replica=backend.runs_by_replica,
+        threads=1,
     )
     training.fit(Feed(stream), epochs=1, steps_per_epoch=3, callbacks=[])
 
@@ -193,14 +201,17 @@ def test_every_replica_gets_the_samples_that_the_batch_says(
 
 
 def test_a_resumed_training_may_have_shorter_device_calls(standin: Install) -> None:
-    batch, place = Batch(1, 1, 1), standin("3.4", replicas=1)
-    backend = IpuBackend(SETTINGS, batch, place)
+    batch = Batch(1, 1, 1)
+    standin("3.4", replicas=1)
+    backend = ipu_backend(SETTINGS, plan_of(batch))
     with backend.scope():
         inputs = tf.keras.Input((1,), dtype="int16", name="line")
         model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(tf.keras.layers.Lambda(half_of)(inputs)))
         optimizer = make_optimizer(SETTINGS, batch, 1)
         training = backend.prepare(model, optimizer, MEASURES, HostEvents(1, 6, 6, 0, 0, 6))
-    stream = training_stream(Line(), batch, place, shuffle=Shuffle(0), updates=range(2, 6), by_replica=False, threads=1)
+    stream = training_stream(
+        Line(), batch, range(1), shuffle=Shuffle(0), updates=range(2, 6), by_replica=False, threads=1
+    )
     training.fit(Feed(stream), epochs=2, steps_per_epoch=2, callbacks=[])
     assert read_variable(optimizer.iterations) == 4
 
@@ -215,10 +226,13 @@ class Returns(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def test_after_a_resume_inside_a_device_call_the_next_ones_have_their_full_length(standin: Install) -> None:
-    batch, place = Batch(1, 1, 1), standin("3.4", replicas=1)
-    training, returns = prepared(IpuBackend(SETTINGS, batch, place), tf.keras.layers.Dense(1)), Returns()
+    batch = Batch(1, 1, 1)
+    standin("3.4", replicas=1)
+    training, returns = prepared(ipu_backend(SETTINGS, plan_of(batch)), tf.keras.layers.Dense(1)), Returns()
     for updates in (range(4, 8), range(8, 16)):
-        stream = training_stream(Line(), batch, place, shuffle=Shuffle(0), updates=updates, by_replica=False, threads=1)
+        stream = training_stream(
+            Line(), batch, range(1), shuffle=Shuffle(0), updates=updates, by_replica=False, threads=1
+        )
         training.fit(Feed(stream), epochs=1, steps_per_epoch=len(updates), callbacks=[returns])
     assert returns.count == 2
 
@@ -236,7 +250,7 @@ def over_hosts(act: Callable[[OverHosts, int], Any]) -> List[Any]:
             meeting.wait()  # nobody gives anew before all have their sum
             return total
 
-        return act(OverHosts(sum_tensor, Place(index, 3, index, 3, index, 1, 3, 1)), index)
+        return act(OverHosts(sum_tensor, index, 3), index)
 
     with ThreadPoolExecutor(3) as pool:
         return list(pool.map(run, range(3)))

@@ -7,20 +7,18 @@ from typing import Any, Callable
 
 import numpy as np
 import pytest
+from fixtures.plans import ipu_backend
 from fixtures.trainings import TINY
-
-from ipulaunch.topology.planning.popdist import Place
-from ipulaunch.workers.backends.ipu.backend import IpuBackend
 
 SDKS = ("2.6", "3.0", "3.1", "3.4")
 
 
 @pytest.mark.parametrize("sdk", SDKS)
 def test_replicas_of_one_process_train_as_on_cpus(
-    sdk: str, standin: Callable[..., Place], train_tiny: Any, on_cpus: Any, read_calls: Any, tmp_path: Path
+    sdk: str, standin: Callable[..., Any], train_tiny: Any, on_cpus: Any, read_calls: Any, tmp_path: Path
 ) -> None:
-    place = standin(sdk)._replace(local_replicas=4, replicas=4)
-    found, expected = train_tiny(tmp_path / "run", place, lambda *where: IpuBackend(TINY, *where)), on_cpus(4)
+    standin(sdk)
+    found, expected = train_tiny(tmp_path / "run", 4, lambda *given: ipu_backend(TINY, *given)), on_cpus(4)
     assert len(found.state) == len(expected.state)
     for mine, theirs in zip(found.state, expected.state):
         np.testing.assert_allclose(mine, theirs, atol=1e-5)

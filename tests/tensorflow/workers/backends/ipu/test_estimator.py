@@ -8,20 +8,21 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 import tensorflow as tf
+from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology.planning.batch import make_batch
-from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
-from ipulaunch.workers.work import run_instance
+from ipulaunch.workers.run import run_instance
 
 if not hasattr(tf, "estimator"):
     pytest.skip("this TensorFlow has no Estimators", allow_module_level=True)
@@ -325,16 +326,17 @@ def example(path: Path, place: Any, make: Callable[..., Any], *texts: str) -> Di
         settings.micro_batches_per_turn,
     )  # fmt: skip
     directory = RunDirectory(path / f"run-{len(list(path.glob('run-*')))}")
-    records, backend = Records(directory, 0), make(settings, batch, place)
+    plan = plan_of(batch, ipus_per_replica=place.ipus_per_replica)
+    records, backend = Records(directory, 0), make(settings, plan)
     job = Job("cifar10", "ipu" if isinstance(backend, IpuBackend) else "cpu", settings)
-    stop = StopRequest(directory, place, backend.collective)
-    summary = run_instance(Instance(job, batch, place, backend, directory, records, 1, stop))
+    stop = StopRequest(directory, 0, backend.collective)
+    summary = run_instance(Instance(job, plan, 0, backend, directory, records, 1, stop))
     records.done(summary)
     return summary
 
 
-def on_cpus(settings: Any, batch: Any, place: Place) -> Any:
-    return CpuBackend(settings, batch, place, Alone())
+def on_cpus(settings: Any, plan: Plan) -> Any:
+    return CpuBackend(settings, plan, 0, Alone())
 
 
 def test_a_pipeline_is_tested_without_an_accumulation(
@@ -345,7 +347,7 @@ def test_a_pipeline_is_tested_without_an_accumulation(
     place = standin("3.4", replicas=1)
     trained = example(tmp_path, place, on_cpus)
     texts = ("training.training=false", "training.gradient_accumulation_count=1")
-    tested = example(tmp_path, place, IpuBackend, *texts)
+    tested = example(tmp_path, place, ipu_backend, *texts)
     assert tested["metrics"]["val_loss"] == pytest.approx(trained["metrics"]["val_loss"], abs=1e-5)
     (steps,) = [
         given["steps"]

@@ -9,12 +9,12 @@ from typing import Any, Callable, List
 
 import pytest
 import tensorflow as tf
+from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.host_events import host_events
 from ipulaunch.topology.planning.batch import make_batch, updates_per_epoch
-from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
@@ -31,7 +31,7 @@ def prepared(standin: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> An
     batch, _ = make_batch(training.micro_batch_size, place.replicas, None, training.global_batch_size)
     updates = updates_per_epoch(settings.data.n_train, batch, training.remainder)
     events, _ = host_events(training.num_epochs, updates, training.logs_per_epoch, training.ckpts_per_epoch)
-    backend = IpuBackend(settings, batch, place)
+    backend = ipu_backend(settings, plan_of(batch, ipus_per_replica=place.ipus_per_replica))
     tf.keras.mixed_precision.set_global_policy("float16")
     try:
         with backend.scope():
@@ -56,7 +56,7 @@ def test_the_published_preset_makes_these_calls(prepared: Any, read_calls: Any, 
     # Validation begins so; its 50,000 images need not run for that.
     backend.device.round_as(backend.device.no_rounding)
     specs = (None, tf.TensorSpec((16,), tf.int32), tf.TensorSpec((16,), tf.float32))
-    backend._validator(training, specs, 784, 16)
+    training._validator(specs, 784, 16)
     found = lines_of(read_calls(tmp_path / "calls.jsonl", 0))
     if os.environ.get("REFRESH_GOLDEN"):
         GOLDEN.write_text("\n".join(found) + "\n", encoding="utf-8")

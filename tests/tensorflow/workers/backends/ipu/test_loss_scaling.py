@@ -8,6 +8,7 @@ from typing import Any, Callable, List
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.tree import assignment
@@ -18,7 +19,6 @@ from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.planning.ipu_refusals import refuse_automatic_scaling
-from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.backends.ipu.sdk import load_als
@@ -31,7 +31,7 @@ from ipulaunch.workers.state.checkpoints import load
 from ipulaunch.workers.state.training_state import TrainingState
 
 pytestmark = pytest.mark.usefixtures("smooth")
-Install = Callable[..., Place]
+Install = Callable[..., Any]
 PLAIN = ("optimizer.momentum=0", "optimizer.l2_regularization=0", "schedule.name=const", "training.remainder=repeat")
 SMALL = ("data.synthetic_data=cpu", "data.side=8", "data.classes=10", "training.precision=16.16", *PLAIN)
 AUTOMATIC, ROUNDED = "optimizer.auto_loss_scaling=true", "device.stochastic_rounding='on'"
@@ -70,7 +70,7 @@ class Trained:
 
     def fit(self, updates: range) -> List[np.ndarray]:
         stream = training_stream(
-            Pictures(), self.batch, self.backend.place, shuffle=Shuffle(0), updates=updates, by_replica=False,
+            Pictures(), self.batch, self.backend.replicas, shuffle=Shuffle(0), updates=updates, by_replica=False,
             threads=1, remainder="repeat",
         )  # fmt: skip
         steps = self.batch.accumulation
@@ -86,9 +86,8 @@ def make(standin: Install, one_residual_block: Any, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("POPDIST_NUM_IPUS_PER_REPLICA", str(ipus))
         settings = settings_of(*texts)
         if not backends:
-            place = standin(sdk, replicas=batch.replicas if is_placed else 0)
-            place = place._replace(local_replicas=batch.replicas, replicas=batch.replicas)
-            backends.append(IpuBackend(settings, batch, place))
+            standin(sdk, replicas=batch.replicas if is_placed else 0)
+            backends.append(ipu_backend(settings, plan_of(batch, ipus_per_replica=ipus)))
         return Trained(settings, one_residual_block, backends[0])
 
     return build

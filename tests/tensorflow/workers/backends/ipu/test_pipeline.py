@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
@@ -20,6 +21,7 @@ from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
@@ -30,8 +32,8 @@ from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.models.measures import Measure
 from ipulaunch.workers.models.optimizers import make_optimizer
+from ipulaunch.workers.run import run_instance
 from ipulaunch.workers.state.checkpoints import load
-from ipulaunch.workers.work import run_instance
 
 pytestmark = pytest.mark.usefixtures("smooth")
 Install = Callable[..., Place]
@@ -54,16 +56,14 @@ def settings_of(workload: str, *texts: str) -> Any:
     return resolve(workload, rehearsal=True, overrides=overrides).settings
 
 
-def run(
-    path: Path, settings: Any, place: Place, make: Callable[[Any, Batch, Place], Any], workload: str = "cifar10"
-) -> Left:
+def run(path: Path, settings: Any, place: Place, make: Callable[[Any, Plan], Any], workload: str = "cifar10") -> Left:
     training = settings.training
     batch = Batch(training.micro_batch_size, place.replicas, training.gradient_accumulation_count or 1)
-    directory = RunDirectory(path)
-    records = Records(directory, place.instance)
-    job, backend = Job(workload, "cpu", settings), make(settings, batch, place)
-    stop = StopRequest(directory, place, backend.collective)
-    records.done(run_instance(Instance(job, batch, place, backend, directory, records, 1, stop)))
+    plan, directory = plan_of(batch, ipus_per_replica=place.ipus_per_replica), RunDirectory(path)
+    records = Records(directory, 0)
+    job, backend = Job(workload, "cpu", settings), make(settings, plan)
+    stop = StopRequest(directory, 0, backend.collective)
+    records.done(run_instance(Instance(job, plan, 0, backend, directory, records, 1, stop)))
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     saved = sorted((path / "checkpoints").iterdir()) if (path / "checkpoints").exists() else []
     if not saved:
@@ -73,7 +73,7 @@ def run(
 
 
 def on_cpus(path: Path, settings: Any, place: Place) -> Left:
-    return run(path, settings, place, lambda *given: CpuBackend(*given, Alone()))
+    return run(path, settings, place, lambda *given: CpuBackend(*given, 0, Alone()))
 
 
 @pytest.fixture()
@@ -160,15 +160,16 @@ def test_a_published_network_trains_as_on_the_cpu_backend(placed: Any, tmp_path:
 
 def assert_equals_cpus(ipus: int, texts: Sequence[str], placed: Any, tmp_path: Path) -> None:
     settings, place = settings_of("cifar10", "optimizer.learning_rate=0.01", *texts), placed(2, ipus)
-    found = run(tmp_path / "ipu", settings, place, IpuBackend)
+    found = run(tmp_path / "ipu", settings, place, ipu_backend)
     assert_same(found, on_cpus(tmp_path / "cpu", settings, place), 1e-5)
 
 
 def test_batch_statistics_follow_the_mean_of_all_micro_batches(placed: Any) -> None:
     """Two replicas with two micro-batches each of one number: their mean enters, once for the update."""
-    settings, place = settings_of("cifar10", "optimizer.learning_rate=0.0001"), placed(2)
+    settings = settings_of("cifar10", "optimizer.learning_rate=0.0001")
+    placed(2)
     batch = Batch(2, 2, 2)
-    backend = IpuBackend(settings, batch, place)
+    backend = ipu_backend(settings, plan_of(batch))
     with backend.scope():
         inputs = tf.keras.Input((1, 1, 1), name="image")
         norm = tf.keras.layers.BatchNormalization(momentum=0.9)
@@ -191,7 +192,7 @@ def test_training_in_16_bits_is_close_to_the_cpu_backend(precision: str, placed:
     texts = (*TWO_STAGES, f"training.precision='{precision}'", "optimizer.loss_scaling=128", "training.num_epochs=1")
     texts += ("training.gradient_accumulation_count=4", "optimizer.learning_rate=0.001")
     settings, place = settings_of("cifar10", *texts), placed(2, 2)
-    found = run(tmp_path / "ipu", settings, place, IpuBackend)
+    found = run(tmp_path / "ipu", settings, place, ipu_backend)
     assert_same(found, on_cpus(tmp_path / "cpu", settings, place), 5e-3)
 
 
@@ -199,7 +200,7 @@ def test_training_in_16_bits_is_close_to_the_cpu_backend(precision: str, placed:
 def test_adam_in_16_bits_validates_to_a_number_on_both_backends(placed: Any, tmp_path: Path) -> None:
     texts = ("training.precision='16.16'", "optimizer.name=adam", "optimizer.momentum=0", "training.num_epochs=1")
     settings, place = settings_of("cifar10", *texts, "optimizer.learning_rate=0.001"), placed(2)
-    found = run(tmp_path / "ipu", settings, place, IpuBackend)
+    found = run(tmp_path / "ipu", settings, place, ipu_backend)
     assert_same(found, on_cpus(tmp_path / "cpu", settings, place), 5e-3)
     assert all(np.isfinite(row["val_loss"]) for row in found.rows if "val_loss" in row)
     assert max(np.abs(value).max() for name, value in found.weights.items() if name.endswith("kernel:0")) < 1
@@ -215,7 +216,7 @@ def test_validation_of_the_same_checkpoint_is_the_same(texts: Any, placed: Any, 
     only = ("training.training=false", f"training.checkpoint_input_dir={tmp_path / 'trained' / 'checkpoints'}")
     settings = settings_of("cifar10", accumulation, *texts, *only)
     expected = [row for row in trained.rows if "checkpoint" in row]
-    found = run(tmp_path / "ipu", settings, place, IpuBackend)
+    found = run(tmp_path / "ipu", settings, place, ipu_backend)
     assert len(found.rows) == len(expected) == 2
     for mine, theirs in zip(found.rows, expected):
         assert mine["checkpoint"] == theirs["checkpoint"]
@@ -228,7 +229,7 @@ def test_a_pipeline_validates_in_its_stages_without_stochastic_rounding(
     placed: Any, read_calls: Any, tmp_path: Path
 ) -> None:
     texts = (*TWO_STAGES, "training.gradient_accumulation_count=4", "device.stochastic_rounding=on")
-    run(tmp_path / "run", settings_of("cifar10", *texts), placed(2, 2), IpuBackend)
+    run(tmp_path / "run", settings_of("cifar10", *texts), placed(2, 2), ipu_backend)
     calls = read_calls(tmp_path / "calls.jsonl", 0)
     names = [name for name, _ in calls]
     assert names.count("IPUConfig.configure_ipu_system") == 2
@@ -251,7 +252,7 @@ def test_fused_preprocessing_normalises_as_the_plain_layer(placed: Any, read_cal
     texts = ("training.gradient_accumulation_count=2", "optimizer.learning_rate=0.0001", "data.mean=[100.0]")
     place = placed(2)
     settings = settings_of("cifar10", *texts, "device.fused_preprocessing=true")
-    found = run(tmp_path / "ipu", settings, place, IpuBackend)
+    found = run(tmp_path / "ipu", settings, place, ipu_backend)
     assert_same(found, on_cpus(tmp_path / "cpu", settings, place), 2e-3)  # in 16 bits, as the operation is
     names = {name for name, _ in read_calls(tmp_path / "calls.jsonl", 0)}
     assert "tensorflow.python.ipu.ops.image_ops.normalise_image" in names
@@ -271,7 +272,7 @@ def test_data_that_the_device_makes_up_never_leaves_the_host(
     place = placed(2)
 
     def make(*given: Any) -> IpuBackend:
-        backend = IpuBackend(*given)
+        backend = ipu_backend(*given)
         wanted = "--show_progress_bar=false --use_synthetic_data --synthetic_data_initializer=random"
         assert os.environ["TF_POPLAR_FLAGS"] == wanted
         return backend
@@ -287,11 +288,12 @@ def test_what_the_device_makes_up_can_be_compiled_alone(
     texts = ("data.synthetic_data=ipu", "data.side=8", "data.n_train=8", "data.n_valid=5", "device.compile_only=true")
     overrides = [assignment(text, "--set") for text in (*texts, "model.n_conv_layers=2", "training.num_epochs=1")]
     settings = resolve("cosmoflow", rehearsal=True, overrides=overrides).settings
-    place, batch, directory = placed(2), Batch(1, 2, 1), RunDirectory(tmp_path / "run")
-    records, backend = Records(directory, 0), IpuBackend(settings, batch, place)
-    stop = StopRequest(directory, place, backend.collective)
+    placed(2)
+    plan, directory = plan_of(Batch(1, 2, 1)), RunDirectory(tmp_path / "run")
+    records, backend = Records(directory, 0), ipu_backend(settings, plan)
+    stop = StopRequest(directory, 0, backend.collective)
     job = Job("cosmoflow", "ipu", settings)
-    summary = run_instance(Instance(job, batch, place, backend, directory, records, 1, stop))
+    summary = run_instance(Instance(job, plan, 0, backend, directory, records, 1, stop))
     records.done(summary)
     assert summary["compiled"] == ["training", "validation"]
 
@@ -299,5 +301,5 @@ def test_what_the_device_makes_up_can_be_compiled_alone(
 @pytest.mark.usefixtures("one_residual_block")
 def test_a_process_by_hand_takes_the_ipus_of_its_stages(standin: Install, read_calls: Any, tmp_path: Path) -> None:
     texts = (*TWO_STAGES, "training.gradient_accumulation_count=4", "training.num_epochs=1")
-    run(tmp_path / "run", settings_of("cifar10", *texts), standin("3.4"), IpuBackend)
+    run(tmp_path / "run", settings_of("cifar10", *texts), standin("3.4"), ipu_backend)
     assert ("IPUConfig.auto_select_ipus =", {"value": 2}) in read_calls(tmp_path / "calls.jsonl", 0)

@@ -7,6 +7,7 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
@@ -15,16 +16,14 @@ from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks.host_events import HostEvents
-from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.interface import Feed
-from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
 from ipulaunch.workers.models.precision import precision
 from ipulaunch.workers.models.variables import read_variable
 
-Install = Callable[..., Place]
+Install = Callable[..., Any]
 BATCH = Batch(2, 2, 2)
 TYPES = {"32.32": (tf.float32, tf.float32), "16.32": (tf.float32, tf.float32), "16.16": (tf.float16, tf.float16)}
 
@@ -48,14 +47,15 @@ def trained(standin: Install, one_residual_block: Any) -> Callable[..., Any]:
         small = ("data.synthetic_data=cpu", "data.side=8", "data.classes=10", "training.deterministic=false")
         overrides = [assignment(text, "--set") for text in (*small, *texts)]
         settings = resolve("cifar10", rehearsal=True, overrides=overrides).settings
-        place, training = standin(sdk, replicas=2), settings.training
-        backend = IpuBackend(settings, BATCH, place)
+        training = settings.training
+        standin(sdk, replicas=2)
+        backend = ipu_backend(settings, plan_of(BATCH))
         with backend.scope(), precision(training.precision):
             model = build_model(one_residual_block(settings), backend.dropout)
             optimizer = make_optimizer(settings, BATCH, 1)
             prepared = backend.prepare(model, optimizer, measures_of(settings), HostEvents(1, 1, 1, 0, 0, 1))
         stream = training_stream(
-            Pictures(), BATCH, place, shuffle=Shuffle(0), updates=range(1), by_replica=False, threads=1,
+            Pictures(), BATCH, backend.replicas, shuffle=Shuffle(0), updates=range(1), by_replica=False, threads=1,
             remainder=training.remainder,
         )  # fmt: skip
         prepared.fit(Feed(stream), epochs=1, steps_per_epoch=2, callbacks=[])

@@ -10,31 +10,30 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 import tensorflow as tf
+from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.configs.settings.device import Device
+from ipulaunch.configs.settings.schema import leaves
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.networks.network import Network
-from ipulaunch.topology.planning.popdist import Place
-from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.backends.ipu.environment import engine_options, flags
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
 
-Install = Callable[..., Place]
+Install = Callable[..., Any]
 BATCH = Batch(1, 2, 4)
 SPLIT = "pipeline.splits=[conv3_block1_post_addition_relu]"
 ESR, CONNECTION = "IPUConfig.floating_point_behaviour.esr =", "IPUConfig.device_connection"
 
 
 def scheduling_algorithms() -> Tuple[str, ...]:
-    (field,) = [field for field in dataclasses.fields(Device) if field.name == "scheduling_algorithm"]
-    found: Tuple[str, ...] = field.metadata["choices"]
+    (found,) = (leaf.about.choices for leaf in leaves(Device) if leaf.key == "scheduling_algorithm")
     return found
 
 
@@ -55,7 +54,8 @@ def placed_backend(standin: Install, one_residual_block: Any, tmp_path: Path, mo
         for name in ("TF_POPLAR_FLAGS", "POPLAR_ENGINE_OPTIONS"):
             monkeypatch.setenv(name, os.environ.get(name, ""))  # so that what the backend sets is taken back
         monkeypatch.setenv("POPDIST_NUM_IPUS_PER_REPLICA", str(ipus))
-        backend = IpuBackend(settings, batch, standin(sdk, replicas=batch.replicas))
+        standin(sdk, replicas=batch.replicas)
+        backend = ipu_backend(settings, plan_of(batch, ipus_per_replica=ipus))
         with backend.scope():
             model, optimizer = (
                 build_model(one_residual_block(settings), backend.dropout),
@@ -96,7 +96,7 @@ def test_replicas_draw_alike_unless_they_drop_units_and_a_resumed_training_draws
     device = backend.device
     device.begin_after(60)
     device.begin_after(60)  # after a call that was taken back
-    device.place = device.place._replace(instance=1)
+    device.index = 1
     device.begin_after(61)
     device.begin_after(60)
     calls = read_calls(tmp_path / "calls.jsonl", 0)
@@ -248,17 +248,17 @@ def test_instances_and_repeatable_runs_lay_workers_out_alike(
 ) -> None:
     """As the published application: whatever poprun has started, also alone, and whatever is to be repeated."""
     replicas = 2 if is_placed else 1
-    place = standin("3.4", replicas=2) if is_placed else standin("3.4")
-    IpuBackend(settings_of(f"training.deterministic={deterministic}"), Batch(1, replicas, 1), place)
+    standin("3.4", replicas=2 if is_placed else 0)
+    ipu_backend(settings_of(f"training.deterministic={deterministic}"), plan_of(Batch(1, replicas, 1)))
     found = read_calls(tmp_path / "calls.jsonl", 0)
     assert ("IPUConfig.compilation_poplar_options =", value({"target.deterministicWorkers": workers})) in found
     assert ("IPUConfig.experimental.enable_prng_stability =", value(deterministic == "true")) in found
 
 
 def test_the_outfeed_of_validation_is_as_deep(placed_backend: Any, read_calls: Any, tmp_path: Path) -> None:
-    backend, training = placed_backend("device.outfeed_depth=4")
+    _, training = placed_backend("device.outfeed_depth=4")
     specs = (None, tf.TensorSpec((1,), tf.int32), tf.TensorSpec((1,), tf.float32))
-    backend._validator(training, specs, 1, 1)
+    training._validator(specs, 1, 1)
     found = read_calls(tmp_path / "calls.jsonl", 0)
     assert found.count(("Model.set_outfeed_queue_options", {"kwargs": {"buffer_depth": 4}})) == 2
 
@@ -307,7 +307,7 @@ def test_engine_options_of_the_user_stay() -> None:
         "autoReport.directory": "reports",
         "target.hostSyncTimeout": "900",
     }
-    with pytest.raises(SettingsError, match="POPLAR_ENGINE_OPTIONS is no JSON"):
+    with pytest.raises(SettingsError, match="POPLAR_ENGINE_OPTIONS is not JSON"):
         engine_options(Path("reports"), {"POPLAR_ENGINE_OPTIONS": "autoReport.all=true"})
 
 

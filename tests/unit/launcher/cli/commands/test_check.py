@@ -69,7 +69,7 @@ def test_output_of_one_instance_alone_is_warned_of(ipulaunch: Run) -> None:
 def test_options_in_a_file_are_not_looked_at(more: str, ipulaunch: Run) -> None:
     code, out, _ = ipulaunch("check", "--", "poprun", "--import-config", "f.json", *more.split(), "prog")
     assert (code, out.splitlines()[-1]) == (0, "ok, with warnings")
-    assert "warning: --import-config f.json: the file is not looked at" in out
+    assert "warning: --import-config f.json: ipulaunch does not read the file" in out
 
 
 @pytest.mark.parametrize(

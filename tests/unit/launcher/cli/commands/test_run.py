@@ -41,4 +41,4 @@ def test_a_dry_run_has_no_directory(ipulaunch: Run) -> None:
 def test_a_program_is_no_option(engine: str, ipulaunch: Run, fake_mpirun: Path) -> None:
     code, out, err = ipulaunch("run", "--pod", "4", "--engine", engine, "--dry-run", "--", "-x", "a")
     assert (code, out) == (2, "")
-    assert "-x is no program" in err and "write ./-x" in err
+    assert "-x is not a program" in err and "write ./-x" in err

@@ -10,7 +10,7 @@ import pytest
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.events import Replaced
-from ipulaunch.workers.lifecycle.skipped_records import count_skipped_records
+from ipulaunch.workers.feeds import count_skipped_records
 
 
 class Joined:

@@ -10,8 +10,8 @@ import pytest
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.workers.feeds import tracing
 from ipulaunch.workers.lifecycle.records import Records
-from ipulaunch.workers.lifecycle.tracing import tracing
 
 HEAD = "epoch,update,step,replica,sample"
 
@@ -27,7 +27,7 @@ def trace(run: RunDirectory) -> Iterator[Any]:
     instance = SimpleNamespace(
         settings=SimpleNamespace(training=SimpleNamespace(trace_samples=True)),
         run=run,
-        place=SimpleNamespace(instance=0),
+        index=0,
         records=Records(run, 0),
     )
     source = SimpleNamespace(bad={3: DataError("part-0, record 3: damaged")})

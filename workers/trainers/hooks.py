@@ -1,4 +1,4 @@
-"""What happens between the device calls of an Estimator: its progress is told, and its checkpoints are written."""
+"""What happens between the device calls of an Estimator: it reports its progress and writes its checkpoints."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import tensorflow as tf
 from ipulaunch.configs.errors import StoppedError
 from ipulaunch.configs.runs.checkpoints import ESTIMATOR_PREFIX, estimator_checkpoint_name
 from ipulaunch.configs.runs.events import CheckpointWritten
-from ipulaunch.workers.estimators.model_dir import ModelDir
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
+from ipulaunch.workers.trainers.model_dir import ModelDir
 
 
 class Outside:
@@ -30,7 +30,7 @@ class Outside:
 
 
 class Watch(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
-    """Tells the progress of every device call; a request to stop ends the training, with a checkpoint."""
+    """Reports every device call to the progress; a request to stop ends the training, with a checkpoint."""
 
     def __init__(self, instance: Instance, progress: Progress, runs_per_call: int, outside: Outside) -> None:
         self.instance, self.progress, self.runs_per_call, self.outside = instance, progress, runs_per_call, outside
@@ -60,15 +60,15 @@ class Watch(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
             run_context.request_stop()
 
     def _tell(self, loss: float) -> None:
-        place = self.instance.place
-        if place.instances > 1:
-            loss = float(self.instance.backend.collective.sum(np.array([loss]))[0]) / place.instances
+        instances = self.instance.plan.instances
+        if instances > 1:
+            loss = float(self.instance.backend.collective.sum(np.array([loss]))[0]) / instances
         steps = self.calls * self.progress.events.updates_per_call * self.instance.backend.steps_per_update
         self.progress.on_train_batch_end(steps - 1, {"loss": loss})
 
 
 class Tell(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
-    """Tells the progress of an evaluation that returns to the host after every step."""
+    """Reports the progress of an evaluation that returns to the host after every step."""
 
     def __init__(self, progress: Callable[[int, int], object], steps: int) -> None:
         self.progress, self.steps, self.done = progress, steps, 0

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.configs.runs.checkpoints import checkpoints_of
-from ipulaunch.configs.runs.directory import write_whole
+from ipulaunch.configs.runs.directory import RunDirectory, write_whole
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
@@ -37,8 +37,10 @@ class ModelDir:
         """What instance 0 finds, on all."""
         found = tf.train.latest_checkpoint(str(self.path)) if self.instance.writes and self.path.is_dir() else None
         path = self.instance.backend.collective.first(found or "")
-        if not path:
-            return None
+        return self.newest_of(path) if path else None
+
+    def newest_of(self, path: str) -> Newest:
+        """A checkpoint by its path, whose name ends with its step."""
         step = path.rpartition("-")[2]
         if not (step.isascii() and step.isdigit()):
             raise self._unknown(f"{Path(path).name} does not tell its step")
@@ -55,7 +57,7 @@ class ModelDir:
         if self.instance.writes:
             self.path.mkdir(parents=True, exist_ok=True)
             return str(self.path)
-        own = self.instance.run.instance(self.instance.place.instance) / "estimator"
+        own = self.instance.run.instance(self.instance.index) / "estimator"
         own.mkdir(parents=True, exist_ok=True)
         if newest is not None:
             tf.compat.v1.train.update_checkpoint_state(str(own), newest.path)
@@ -82,6 +84,13 @@ class ModelDir:
         if known.get("update") != newest.update:  # it ended between the two writes, or a checkpoint was removed
             known["since_log"] = {"updates": 0, "sums": {}}
         return known
+
+    def metrics_of(self, known: Dict[str, Any]) -> Path:
+        """What was measured before the newest checkpoint: in the run that its notes name, or in this one."""
+        own = self.instance.run
+        is_named = self.instance.settings.estimator_run.model_dir is not None
+        writer = RunDirectory(Path(str(known.get("run", own.path) if is_named else own.path)))
+        return writer.metrics if writer.metrics.is_file() else own.metrics
 
     def note(self, identity: Dict[str, Any], progress: Progress) -> None:
         """Write down which training the checkpoints are of, and what it has made until the newest."""

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List
 import numpy as np
 import pytest
 import tensorflow as tf
+from fixtures.plans import plan_of
 
 from ipulaunch.configs.errors import DataError, NotReadyError, SettingsError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory
@@ -17,14 +18,13 @@ from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology.planning.batch import make_batch
-from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
-from ipulaunch.workers.estimators import running
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
-from ipulaunch.workers.work import run_instance
+from ipulaunch.workers.run import run_instance
+from ipulaunch.workers.trainers import estimator
 
 pytestmark = pytest.mark.usefixtures("smooth")
 needs_estimators = pytest.mark.skipif(not hasattr(tf, "estimator"), reason="this TensorFlow has no Estimators")
@@ -47,14 +47,14 @@ def runs_in(base: Path) -> Run:
         batch, _ = make_batch(
             training.micro_batch_size, replicas, training.gradient_accumulation_count, training.global_batch_size
         )
-        place = Place(0, 1, 0, 1, 0, replicas, replicas, settings.ipus_per_replica)
+        plan = plan_of(batch, ipus_per_replica=settings.ipus_per_replica)
         directory = RunDirectory(base / (where or f"run-{len(list(base.glob('run-*')))}-{name}"))
-        records, backend = Records(directory, 0), CpuBackend(settings, batch, place, Alone())
-        request = (asked or StopRequest)(directory, place, backend.collective)
+        records, backend = Records(directory, 0), CpuBackend(settings, plan, 0, Alone())
+        request = (asked or StopRequest)(directory, 0, backend.collective)
         request.is_asked = stop
         job = Job("cifar10", "cpu", settings)
         try:
-            summary = run_instance(Instance(job, batch, place, backend, directory, records, 1, request))
+            summary = run_instance(Instance(job, plan, 0, backend, directory, records, 1, request))
         except BaseException as error:
             records.error(error)  # which also closes its file
             raise
@@ -251,7 +251,7 @@ def test_what_a_global_batch_makes_of_the_accumulation_is_refused_too(run: Run) 
 
 def test_without_estimators_the_reason_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     if hasattr(tf, "estimator"):
-        monkeypatch.setattr(running, "tf", SimpleNamespace(__version__="2.21.0"))
+        monkeypatch.setattr(estimator, "tf", SimpleNamespace(__version__="2.21.0"))
     with pytest.raises(NotReadyError, match=r"has no Estimators any more: 2\.15 was the last") as caught:
         run("none", "estimator")
     assert caught.value.exit_code == 4 and "--api keras" in caught.value.hint

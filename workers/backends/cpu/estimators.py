@@ -9,13 +9,8 @@ import tensorflow as tf
 
 from ipulaunch.topology.networks import network_of
 from ipulaunch.workers.backends.cpu.draws import PositionedDropout
-from ipulaunch.workers.estimators.chain import Stage, in_turn, make_chain
-from ipulaunch.workers.estimators.fields import named
-from ipulaunch.workers.estimators.interface import Estimators
-from ipulaunch.workers.estimators.metrics import make_metrics
-from ipulaunch.workers.estimators.optimizers import make_optimizer
-from ipulaunch.workers.instance import Instance
-from ipulaunch.workers.models.measures import measures_of
+from ipulaunch.workers.backends.interface import Backend, Estimators
+from ipulaunch.workers.models.estimators import Stage, in_turn, make_chain, make_metrics, make_optimizer, named
 
 
 class CpuEstimators(Estimators):
@@ -27,11 +22,9 @@ class CpuEstimators(Estimators):
 
     returns_each_step = True
 
-    def __init__(self, instance: Instance) -> None:
-        self.instance = instance
-        self.measures = measures_of(instance.settings)
-        # Micro-batches of an update, in training.
-        self.rows = instance.place.local_replicas * instance.batch.accumulation
+    def __init__(self, backend: Backend[Any]) -> None:
+        super().__init__(backend)
+        self.rows = len(self.replicas) * self.batch.accumulation  # micro-batches of an update, in training
 
     def updates_per_run(self, updates_per_call: int) -> int:
         """Weight updates between two returns to the host."""
@@ -46,13 +39,13 @@ class CpuEstimators(Estimators):
         return tf.estimator.Estimator(self._model, config=tf.estimator.RunConfig(**config))
 
     def training_feed(self, stream: tf.data.Dataset) -> tf.data.Dataset:
-        return named(stream, self.instance.batch.micro_size).batch(self.rows, drop_remainder=True)
+        return named(stream, self.batch.micro_size).batch(self.rows, drop_remainder=True)
 
     def evaluation_feed(self, stream: tf.data.Dataset, micro_size: int, more: int) -> tf.data.Dataset:
-        return named(stream, micro_size).batch(self.instance.place.local_replicas, drop_remainder=True)
+        return named(stream, micro_size).batch(len(self.replicas), drop_remainder=True)
 
     def _model(self, features: Dict[str, Any], mode: str) -> Any:
-        settings, is_training = self.instance.settings, mode == tf.estimator.ModeKeys.TRAIN
+        settings, is_training = self.settings, mode == tf.estimator.ModeKeys.TRAIN
         position: Any = _Position(settings.training.seed)
         stages = make_chain(
             network_of(settings),
@@ -78,9 +71,9 @@ class CpuEstimators(Estimators):
 
     def _update(self, stages: Sequence[Stage], features: Dict[str, Any], position: _Position) -> Any:
         """The loss over all replicas, and the operation that makes an update and counts its steps."""
-        instance, batch, place = self.instance, self.instance.batch, self.instance.place
+        batch, replicas = self.batch, self.replicas
         step, weights = tf.compat.v1.train.get_global_step(), tf.compat.v1.trainable_variables()
-        first = (step // batch.accumulation * batch.replicas + place.first_replica) * batch.accumulation
+        first = (step // batch.accumulation * batch.replicas + replicas.start) * batch.accumulation
 
         def gradients(row: Any) -> Any:
             number, fields = row
@@ -90,14 +83,14 @@ class CpuEstimators(Estimators):
 
         rows = (first + tf.range(self.rows, dtype=tf.int64), features)
         table = tf.map_fn(gradients, rows, parallel_iterations=1, fn_output_signature=tf.float32)
-        total = _sum_of(table, place.local_replicas, batch.accumulation)
+        total = _sum_of(table, len(replicas), batch.accumulation)
         shapes = [[*weight.shape] for weight in weights] + [[]]
         sizes = [int(np.prod(shape)) for shape in shapes]
-        if place.instances > 1:
-            total = tf.numpy_function(instance.backend.collective.sum, [total], tf.float32)
+        if self.plan.instances > 1:
+            total = tf.numpy_function(self.collective.sum, [total], tf.float32)
         total = tf.reshape(total, [sum(sizes)]) / (batch.replicas * batch.accumulation)
         *means, loss = [tf.reshape(part, shape) for part, shape in zip(tf.split(total, sizes), shapes)]
-        applied = make_optimizer(instance.settings, batch).apply_gradients(list(zip(means, weights)))
+        applied = make_optimizer(self.settings, batch).apply_gradients(list(zip(means, weights)))
         with tf.control_dependencies([applied]):
             return loss, step.assign_add(batch.accumulation)
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, cast
+from typing import Any, Dict, List
 
 import tensorflow as tf
 
 from ipulaunch.configs.settings.estimators import PIPELINED
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.planning.ipu_refusals import ipus_needed
-from ipulaunch.workers.backends.ipu.backend import IpuBackend
+from ipulaunch.workers.backends.interface import Backend, Estimators
+from ipulaunch.workers.backends.ipu.device import IpuDevice
 from ipulaunch.workers.backends.ipu.feeds import as_fed, joined
 from ipulaunch.workers.backends.ipu.model import device_mapping, schedule_of, stage_options
 from ipulaunch.workers.backends.ipu.validation import padded
-from ipulaunch.workers.estimators.chain import Stage, in_turn, make_chain
-from ipulaunch.workers.estimators.fields import named
-from ipulaunch.workers.estimators.interface import Estimators
-from ipulaunch.workers.estimators.metrics import make_metrics
-from ipulaunch.workers.estimators.optimizers import make_optimizer
-from ipulaunch.workers.instance import Instance
-from ipulaunch.workers.models.measures import measures_of
+from ipulaunch.workers.models.estimators import Stage, in_turn, make_chain, make_metrics, make_optimizer, named
 
 
 class IpuEstimators(Estimators):
@@ -27,11 +22,9 @@ class IpuEstimators(Estimators):
 
     returns_each_step = False  # but after a device call
 
-    def __init__(self, instance: Instance) -> None:
-        self.instance, self.settings = instance, instance.settings
-        backend = cast(IpuBackend, instance.backend)
-        self.sdk, self.device = backend.sdk, backend.device
-        self.measures = measures_of(self.settings)
+    def __init__(self, backend: Backend[Any], device: IpuDevice) -> None:
+        super().__init__(backend)
+        self.sdk, self.device = device.sdk, device
         self.is_pipelined = self.settings.api == PIPELINED
 
     def updates_per_run(self, updates_per_call: int) -> int:
@@ -51,12 +44,12 @@ class IpuEstimators(Estimators):
 
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator that runs so many steps in a device call."""
-        ipu, device, place = self.sdk.ipu, self.device, self.instance.place
+        ipu, device, plan = self.sdk.ipu, self.device, self.plan
         options = device.config
         rounding = device.training_rounding if is_training else device.no_rounding
         options.floating_point_behaviour.esr = rounding
         # The SDK compares them with what it compiles for: the IPUs of all instances where PopDist chose the device.
-        replicas = place.local_replicas if options.auto_select_ipus else place.replicas
+        replicas = plan.replicas_per_instance if options.auto_select_ipus else plan.replicas
         on_ipus = ipu.ipu_run_config.IPURunConfig(
             iterations_per_loop=steps_per_call,
             ipu_options=options,
@@ -70,7 +63,7 @@ class IpuEstimators(Estimators):
         return ipu.ipu_estimator.IPUEstimator(self._model, config=run_config)
 
     def training_feed(self, stream: tf.data.Dataset) -> tf.data.Dataset:
-        return named(as_fed(stream), self.instance.batch.micro_size)
+        return named(as_fed(stream), self.batch.micro_size)
 
     def evaluation_feed(self, stream: tf.data.Dataset, micro_size: int, more: int) -> tf.data.Dataset:
         """The stream and so many micro-batches more, which count nothing."""
@@ -92,8 +85,8 @@ class IpuEstimators(Estimators):
 
     def _optimizer(self) -> Any:
         """The optimizer, which averages over all replicas of all instances where there are several."""
-        ipu, optimizer = self.sdk.ipu, make_optimizer(self.settings, self.instance.batch)
-        if self.instance.batch.replicas == 1:
+        ipu, optimizer = self.sdk.ipu, make_optimizer(self.settings, self.batch)
+        if self.batch.replicas == 1:
             return optimizer
         return ipu.optimizers.cross_replica_optimizer.CrossReplicaOptimizer(optimizer)
 
@@ -105,7 +98,7 @@ class IpuEstimators(Estimators):
             return ipu.ipu_estimator.IPUEstimatorSpec(mode, loss=tf.reduce_mean(found[0]), eval_metrics=metrics)
         train_op = self._optimizer().minimize(found)  # the SDK counts the steps itself
         loss = found
-        if self.instance.batch.replicas > 1:  # a loop of one step would tell that of the first replica
+        if self.batch.replicas > 1:  # otherwise a loop of one step reports the loss of the first replica
             loss = ipu.ops.cross_replica_ops.cross_replica_mean(loss)
         return ipu.ipu_estimator.IPUEstimatorSpec(mode, loss=loss, train_op=train_op)
 
@@ -117,7 +110,7 @@ class IpuEstimators(Estimators):
         return ipu.ipu_pipeline_estimator.IPUPipelineEstimatorSpec(
             mode,
             computational_stages=self._stages(mode),
-            gradient_accumulation_count=self.instance.batch.accumulation if is_training else self._evaluation_turn,
+            gradient_accumulation_count=self.batch.accumulation if is_training else self._evaluation_turn,
             eval_metrics_fn=lambda *values: {**metrics(*values), "loss": tf.reduce_mean(values[0])},
             optimizer_function=lambda loss: pipelining_ops.OptimizerFunctionOutput(self._optimizer(), loss),
             device_mapping=device_mapping(pipeline),

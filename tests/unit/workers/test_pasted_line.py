@@ -10,7 +10,7 @@ from ipulaunch.topology.planning.batch import Batch
 from ipulaunch.topology.planning.plan import Plan, from_json, to_json
 from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.lifecycle.binding import Binding
-from ipulaunch.workers.lifecycle.plan_of_pasted_line import plan_of_pasted_line
+from ipulaunch.workers.pasted_line import plan_of_pasted_line
 
 
 def planned(*hosts: str, cpus: str = "", cores: int = 1) -> Plan:
@@ -32,7 +32,7 @@ def planned(*hosts: str, cpus: str = "", cores: int = 1) -> Plan:
         (("n1", "n1"), ("localhost",), [0, 1]),
         (("n1", "n1", "n2", "n2"), ("n1", "n2"), [0, 1, 0, 1]),
         (("n1", "n2", "n1", "n2"), ("n1", "n2"), [0, 0, 1, 1]),
-        (("n1", "n 2"), ("localhost",), [0, 1]),
+        (("n1", "n 2"), ("n1", "host1"), [0, 0]),
     ],
     ids=["one", "blocks", "in-turn", "no-name"],
 )

@@ -1,4 +1,4 @@
-"""A network as functions, one for each pipeline stage, from the fields of a micro-batch to its loss or its measures."""
+"""A network as Estimators take it: functions from the fields of a micro-batch to its loss or its measures, by stage."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import tensorflow as tf
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.topology import Batch
 from ipulaunch.topology.networks.network import Layer, Network
 from ipulaunch.workers.models.build import make_layers
 from ipulaunch.workers.models.measures import Measure
+from ipulaunch.workers.models.optimizers import scaled_rate, smoothing
 
 Made = Tuple[Layer, Any]
 Stage = Callable[..., Any]
@@ -75,3 +77,44 @@ def in_turn(stages: Sequence[Stage], fields: Dict[str, Any]) -> Any:
     for stage in stages[1:]:
         values = stage(*values)
     return values
+
+
+def named(stream: tf.data.Dataset, micro_size: int) -> tf.data.Dataset:
+    """The micro-batches of a stream as dictionaries; without weights in it, all samples weigh the same."""
+
+    def name(inputs: Any, targets: Any, *weights: Any) -> Dict[str, Any]:
+        return {"inputs": inputs, "targets": targets, "weights": weights[0] if weights else tf.ones([micro_size])}
+
+    return stream.map(name)
+
+
+def make_metrics(measures: Sequence[Measure]) -> Callable[..., Dict[str, Any]]:
+    """What takes every measure of samples, in any shape, and then their weights, to TensorFlow 1's metrics.
+
+    The names are not the measures' own: an Estimator keeps `loss` for itself.
+    """
+
+    def metrics(*values: Any) -> Dict[str, Any]:
+        *measured, weights = values
+        return {
+            f"mean_{measure.name}": tf.compat.v1.metrics.mean(value, weights)
+            for measure, value in zip(measures, measured)
+        }
+
+    return metrics
+
+
+def make_optimizer(settings: Any, batch: Batch) -> Any:
+    """The optimizer of TensorFlow 1 that the settings ask for, with the constants that Keras gives it."""
+    chosen, train = settings.optimizer, tf.compat.v1.train
+    rate = scaled_rate(chosen, batch)
+    constants: Dict[str, float] = {"epsilon": 1e-7 if chosen.epsilon is None else chosen.epsilon}
+    if chosen.name == "adadelta":
+        return train.AdadeltaOptimizer(rate, rho=0.95, **constants)
+    if chosen.name == "adam":
+        return train.AdamOptimizer(rate, **constants)
+    if chosen.name == "rmsprop":
+        return train.RMSPropOptimizer(rate, decay=smoothing(chosen, batch), momentum=chosen.momentum, **constants)
+    if chosen.momentum:
+        return train.MomentumOptimizer(rate, chosen.momentum)
+    return train.GradientDescentOptimizer(rate)

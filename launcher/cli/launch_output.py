@@ -1,13 +1,15 @@
-"""What commands print on stdout."""
+"""Launches and plans on stdout: a command to paste, or JSON."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict
+from pathlib import Path
+from typing import Any, Dict, Optional
 
 import click
 
+from ipulaunch.configs.messages import note
 from ipulaunch.configs.runs.secrets import secret_values
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.launch.redaction import redacted
@@ -16,8 +18,11 @@ from ipulaunch.topology.planning.plan import to_json
 from ipulaunch.topology.planning.solver import Solution
 
 
-def print_launch(launch: Launch, as_json: bool) -> None:
+def print_launch(launch: Launch, as_json: bool, run_dir: Optional[Path]) -> None:
     """The command of a dry run on stdout, alone; notes and warnings on stderr."""
+    if run_dir is not None:
+        makes = "no run directory" if launch.job is None else "a run directory of its own"
+        show_messages([note(f"--run-dir is for runs; a pasted command makes {makes}")])
     command = redacted(launch.command, secret_values(os.environ))
     if as_json:
         data = {
