@@ -13,7 +13,7 @@ from ipulaunch.launcher.cli.data_tasks import run_task
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-def number_option(flag: str, default: float, kind: click.ParamType, about: str) -> Callable[[Any], Any]:
+def number_option(flag: str, default: float, kind: Any, about: str) -> Callable[[Any], Any]:
     """An option for a number, with its default in the help."""
     return click.option(flag, type=kind, default=default, show_default=True, help=about)
 
