@@ -138,4 +138,4 @@ def cancel(job: Submitted) -> None:
     must(["qdel", job.id], f"to delete job {job.id}")
 
 
-SCHEDULER = scheduler.Scheduler("job.sh", render, submit, observe, cancel)
+SCHEDULER = scheduler.Scheduler("job.sh", render, submit, observe, cancel, submits="qsub")

@@ -51,6 +51,7 @@ class Scheduler(NamedTuple):
     observe: Callable[[Sequence[Submitted]], Observation]  # an error if the scheduler does not answer at all
     cancel: Callable[[Submitted], None]
     log_argv: Callable[[Submitted, bool], List[str]] = logs_in_files  # the command that shows or follows the logs
+    submits: str = ""  # the command that submits a script again; none for Pods, whose run is on their volume
 
 
 def scheduler_of(name: str) -> Scheduler:

@@ -169,4 +169,4 @@ def cancel(job: Submitted) -> None:
     must(["scancel", *([f"--clusters={job.cluster}"] if job.cluster else []), job.id], f"to cancel job {job.id}")
 
 
-SCHEDULER = scheduler.Scheduler("job.sh", render, submit, observe, cancel)
+SCHEDULER = scheduler.Scheduler("job.sh", render, submit, observe, cancel, submits="sbatch")
