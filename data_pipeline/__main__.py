@@ -28,12 +28,12 @@ def main() -> int:
     _settle(os.environ)
     try:
         with _only_ours() as lines:
-            return _carry_out(sys.argv[1:], sys.stdin.read(), lines)
-    except (KeyboardInterrupt, BrokenPipeError):  # nobody wants the result any more
+            return _run_task(sys.argv[1:], sys.stdin.read(), lines)
+    except (KeyboardInterrupt, BrokenPipeError):  # nobody waits for the result any more
         return INTERRUPTED
 
 
-def _carry_out(words: Any, text: str, lines: TextIO) -> int:
+def _run_task(words: Any, text: str, lines: TextIO) -> int:
     def report(event: Dict[str, Any]) -> None:
         lines.write(json.dumps(event) + "\n")
         lines.flush()
@@ -53,7 +53,7 @@ def _run(words: Any, text: str, report: Any) -> Dict[str, Any]:
     try:
         options = json.loads(text)
         if not isinstance(options, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not an object")
     except ValueError as error:
         raise UsageError(f"the options on stdin are not a JSON object: {error}") from error
     try:
@@ -70,7 +70,7 @@ def _run(words: Any, text: str, report: Any) -> Dict[str, Any]:
 
 
 def _settle(environ: MutableMapping[str, str]) -> None:
-    """What TensorFlow reads when it is imported: no greeting, no GPU, and the Keras that the IPU has."""
+    """Set what TensorFlow reads when it is imported: no greeting, no GPU, and the Keras of the IPU."""
     environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     environ["CUDA_VISIBLE_DEVICES"] = "-1"
     use_keras_2(environ)

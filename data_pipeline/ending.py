@@ -1,9 +1,9 @@
 """Lets the interpreter end while a tf.data stream is still alive.
 
-A stream reads ahead on threads of TensorFlow's, which call into Python. A thread that wants to do so after the
-interpreter has begun to end never comes back, and the stream, torn down after that, waits for it for ever. That is how
-a program hung after its last line when it had left a loop over a stream early and something, a traceback is enough,
-still held the iterator. So the calls are ended first, while Python still runs.
+A stream reads ahead on threads of TensorFlow's, which call into Python. A thread that calls after the
+interpreter has begun to end never returns, and the stream, torn down later, waits for it for ever. So a program hung
+after its last line if it had left a loop over a stream early and something (a traceback is enough) still held the
+iterator. Therefore the calls end first, while Python still runs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import threading
 import time
 from typing import Any, Callable
 
-_QUIET_S = 0.1  # without a call: a stream whose calls all fail has filled its buffers long before
+_QUIET_S = 0.1  # seconds without a call: a stream whose calls all fail fills its buffers much faster
 _MOST_S = 5.0
 
 
 class InterpreterEnds(Exception):
-    """Nobody takes what a stream reads any more."""
+    """Nobody needs what a stream reads any more."""
 
 
 class _Calls:
-    """Counts the calls from streams into Python, and refuses them from the end on."""
+    """Counts the calls from streams into Python, and refuses them once the interpreter ends."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -58,7 +58,7 @@ atexit.register(_calls.end)
 
 
 def ends_with_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, for tf.numpy_function: not called any more when the interpreter is about to end."""
+    """The same function, for tf.numpy_function: no longer called when the interpreter is about to end."""
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:

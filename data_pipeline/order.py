@@ -8,20 +8,20 @@ import numpy as np
 
 from ipulaunch.topology import Batch
 
-_MIXED_AT_ONCE = 1 << 20  # samples, if a window has not more; bounds the memory that takes
+_MIXED_AT_ONCE = 1 << 20  # samples, unless a window has more; bounds the memory
 
 
 class Shuffle(NamedTuple):
     """How an epoch's order is drawn."""
 
     seed: int
-    block: int = 1  # neighbouring samples that stay together, so that disks read in long runs; 1: none do
+    block: int = 1  # neighbouring samples that stay together, so that disks read in long runs; 1: none
     window: int = 1  # blocks whose samples are mixed with each other
-    is_on: bool = True  # without it, every epoch has the order of the files
+    is_on: bool = True  # if not, every epoch has the order of the files
 
 
 def id_type(most: int) -> Any:
-    """The type of numbers up to this one: half the memory, where it suffices."""
+    """The smaller type that holds this number: half the memory where it suffices."""
     return np.int32 if most < 2**31 else np.int64
 
 
@@ -55,7 +55,7 @@ def epoch_order(samples: int, shuffle: Shuffle, epoch: int) -> np.ndarray:
 
 
 def last_weights(samples: int, batch: Batch) -> np.ndarray:
-    """The weights of the samples in the last update of an epoch that is filled by `pad`."""
+    """The weights of the samples in an epoch's last update, which `pad` fills."""
     weights = np.ones(batch.global_size, np.float32)
     weights[batch.global_size - -samples % batch.global_size :] = 0
     return weights
@@ -66,8 +66,8 @@ def whole_updates(
 ) -> Tuple[np.ndarray, np.ndarray]:
     """An epoch's order cut or filled to whole weight updates, and the weight of each of its samples.
 
-    `drop` leaves out what fills no update; `repeat` fills the last one with the first samples of the next epoch, which
-    will see them again; `pad` fills it with samples of weight 0.
+    `drop` leaves out the samples that do not fill an update; `repeat` fills the last one with the first samples of the
+    next epoch, which will see them again; `pad` fills it with samples of weight 0.
     """
     order = epoch_order(samples, shuffle, epoch)
     missing = -samples % batch.global_size
@@ -99,7 +99,7 @@ def training_ids(order: np.ndarray, batch: Batch, replicas: range, *, by_replica
 
 
 def validation_ids(samples: int, batch: Batch, replicas: range) -> Tuple[np.ndarray, np.ndarray]:
-    """The samples that these replicas validate, and their weights: padding to whole micro-batches weighs 0."""
+    """The samples that these replicas validate, and their weights: padding to whole micro-batches has weight 0."""
     per_step = batch.micro_size * batch.replicas
     steps = -(-samples // per_step)
     ids = np.arange(steps * per_step, dtype=id_type(steps * per_step)).reshape(steps, batch.replicas, batch.micro_size)

@@ -1,4 +1,4 @@
-"""Work on many items by several threads, with what was done counted and reported."""
+"""Work on many items by several threads, with progress counted and reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 Report = Callable[[Dict[str, Any]], None]
 
 _REPORT_INTERVAL_S = 0.1
-_AHEAD = 4  # items per thread that are under way, so that results that wait for their turn stay few
+_AHEAD = 4  # items per thread in progress, so that few results wait for their turn
 
 
 def cores() -> int:
@@ -28,7 +28,7 @@ class GivenUp(Exception):
 
 
 class Progress:
-    """Counts what is done, from any thread, and reports it now and then."""
+    """Counts finished work, from any thread, and reports it from time to time."""
 
     def __init__(self, report: Report, what: str, total: int) -> None:
         self.report, self.what, self.total, self.done = report, what, total, 0
@@ -37,7 +37,7 @@ class Progress:
         self.is_given_up = False
 
     def check(self) -> None:
-        """End the work of this thread if it was given up."""
+        """End the work of this thread if nobody waits for it."""
         if self.is_given_up:
             raise GivenUp
 
@@ -54,9 +54,9 @@ class Progress:
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int, progress: Optional[Progress] = None
 ) -> Generator[Result, None, None]:
-    """The results of the work on each item, in the order of the items. The first error ends it.
+    """The results of the work on each item, in the order of the items. The first error ends the work.
 
-    So does an interrupt. Work that is under way then is waited for: what counts with `progress` ends at its next count.
+    So does an interrupt. The function waits for work in progress: work that uses `progress` ends at its next count.
     """
     waiting: Deque[Future[Result]] = collections.deque()
     rest = iter(items)
@@ -66,7 +66,7 @@ def in_order(
             while waiting:
                 yield waiting.popleft().result()
                 waiting.extend(pool.submit(work, item) for item in itertools.islice(rest, 1))
-        except BaseException:  # an error of the work, an interrupt, or nobody takes the results any more
+        except BaseException:  # an error of the work, an interrupt, or nobody reads the results any more
             if progress is not None:
                 progress.is_given_up = True
             for future in waiting:

@@ -1,6 +1,6 @@
-"""Copying a data set to a disk of this host before training, shared out among the instances on it.
+"""Copies a data set to a disk of this host before training; the instances of the host share the work.
 
-Every epoch deals the records anew, so over a training each host meets all of them: its share is the whole set, once.
+Every epoch deals the records anew, so each host needs all of them during a training: it copies the whole set, once.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def stage(
 ) -> List[Path]:
     """Copy our part of the files, every instances-th of them; the paths of all files in their new place.
 
-    A file that is there with the same size and time was copied before. A copy is read back and compared.
+    A file that has a copy with the same size and time is skipped. Each copy is read back and compared.
     """
     places = [target / path.relative_to(source) for path in files]
     pairs = list(zip(files, places))
-    # Our part is taken from all files: others copy at the same time, and what is missing changes under our hands.
+    # Our part is one of all files, not of the missing ones: these change while others copy at the same time.
     mine = pairs[index::instances]
     own = {place for _, place in mine}
     _remove_leftovers(own)
@@ -63,7 +63,7 @@ def _status(path: Path) -> os.stat_result:
 
 
 def _begun(places: Collection[Path]) -> Iterator[Tuple[Path, Path]]:
-    """The copies to these places that are not whole, each with its place."""
+    """The unfinished copies to these places, each with its place."""
     for directory in {place.parent for place in places}:
         for path in directory.glob(".*"):
             name, _, number = path.name[1:].rpartition(".")
@@ -72,7 +72,7 @@ def _begun(places: Collection[Path]) -> Iterator[Tuple[Path, Path]]:
 
 
 def _remove_leftovers(places: Collection[Path]) -> None:
-    """Remove the copies that processes which are dead now had begun; who copies holds a lock on the copy."""
+    """Remove unfinished copies of dead processes; a living process holds a lock on its copy."""
     for path, _ in _begun(places):
         with contextlib.suppress(OSError), path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,7 +80,7 @@ def _remove_leftovers(places: Collection[Path]) -> None:
 
 
 def _check_space(pairs: Sequence[Tuple[Path, Path]], target: Path, *, others: Collection[Path]) -> None:
-    for _ in range(2):  # a leftover that its instance removes while we look seems used and not given back
+    for _ in range(2):  # the free space can look too small while another instance removes a leftover
         needed, free = _demand(pairs, target, others)
         if needed <= free:
             return
@@ -91,10 +91,10 @@ def _check_space(pairs: Sequence[Tuple[Path, Path]], target: Path, *, others: Co
 
 
 def _demand(pairs: Sequence[Tuple[Path, Path]], target: Path, others: Collection[Path]) -> Tuple[int, int]:
-    """The bytes that are needed for all that is missing, and those that are free.
+    """The bytes that the missing copies need, and the bytes that are free.
 
-    What other instances have begun to copy has its room already, or gives it back when they remove it. In this order, a
-    copy that grows or ends while we look is not counted twice.
+    Copies in progress already occupy their space, or free it when they are removed. In this order, a copy that grows
+    or ends in the meantime is not counted twice.
     """
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def _demand(pairs: Sequence[Tuple[Path, Path]], target: Path, others: Collection
         ) from error
     begun: Counter[Path] = collections.Counter()
     for path, place in _begun(others):
-        with contextlib.suppress(OSError):  # it has just ended
+        with contextlib.suppress(OSError):  # that copy has just ended
             begun[place] += path.stat().st_size
     needed = sum(_status(path).st_size - begun[place] for path, place in pairs if not _is_copied(path, place))
     return needed, disk.free - int(_SPARE * disk.total)
@@ -117,7 +117,7 @@ def _copy(path: Path, place: Path) -> int:
         place.parent.mkdir(parents=True, exist_ok=True)
         # The copy is locked until it has its name, so that nobody takes it for a leftover.
         with path.open("rb") as source, temporary_beside(place).open("wb") as target, made_whole(place) as temporary:
-            with contextlib.suppress(OSError):  # where there are no locks, leftovers stay
+            with contextlib.suppress(OSError):  # without locks, leftovers stay
                 fcntl.flock(target, fcntl.LOCK_EX)
             size = crc = 0
             for block in iter(lambda: source.read(_BLOCK), b""):

@@ -37,9 +37,9 @@ def training_stream(
 ) -> tf.data.Dataset:
     """Micro-batches of these weight updates, counted from the start of training, for these replicas and all steps.
 
-    (inputs, targets), with `pad` also the weights of the samples, and when traced also (epoch, the numbers that were
-    planned, those that were read): a sample that cannot be read may be replaced. An epoch is a pass over the samples
-    here.
+    (inputs, targets), with `pad` also the weights of the samples, and when traced also (epoch, the planned
+    numbers, the numbers that were read): a sample that cannot be read may be replaced. Here, an epoch is a pass over
+    the samples.
     """
     per_epoch = updates_per_epoch(source.samples, batch, remainder)
     rows_per_update = len(replicas) * batch.accumulation
@@ -85,7 +85,7 @@ def _numbers(epoch: Any, ids: Any) -> tf.data.Dataset:
 
 
 def _weights(last: np.ndarray, updates: range, per_epoch: int) -> tf.data.Dataset:
-    """The weights of the samples of each micro-batch, those of an epoch's last update being the given ones."""
+    """The weights of the samples of each micro-batch: the given ones in an epoch's last update, else 1."""
 
     def of_update(update: Any) -> tf.data.Dataset:
         is_last = (update + 1) % per_epoch == 0

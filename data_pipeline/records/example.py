@@ -1,7 +1,7 @@
 """Just enough of the protocol-buffer wire format to find where the values of a tf.train.Example lie.
 
 An Example is a map from names to features, and a feature is a list of bytes, floats or whole numbers. Finding the byte
-range of a value, without unpacking it, is what lets a reader put it straight into a batch.
+range of a value, without decoding it, lets a reader put it straight into a batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NotAnExample(ValueError):
 
 
 def find_features(record: Bytes, limit: int = -1) -> Dict[str, Span]:
-    """The features of an Example by name. `limit` is the size of the record where only its start is at hand."""
+    """The features of an Example by name. `limit` is the size of the record if `data` has only its start."""
     end = len(record) if limit < 0 else limit
     found: Dict[str, Span] = {}
     position = 0
@@ -65,7 +65,7 @@ def _feature(record: Bytes, position: int, end: int) -> Span:
 def _field(record: Bytes, position: int, end: int) -> Tuple[int, int, int]:
     """The field of a message that starts here: its number, the first byte of its value, and the byte after it.
 
-    Called five times for each feature; as a generator over the fields of a message it took twice as long.
+    It runs five times for each feature; as a generator over the fields of a message it took twice as long.
     """
     if position + 1 < len(record):
         key, length = record[position], record[position + 1]

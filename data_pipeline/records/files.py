@@ -1,6 +1,6 @@
-"""The record files of a split, told by their names, as training and the tools see them alike.
+"""The record files of a split, found by their names, in the same way for training and for the tools.
 
-A name that starts with a dot is never data: it is an index, or what an interrupted copy left.
+A name that starts with a dot is never data: it is an index, or the rest of an interrupted copy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Shards(NamedTuple):
     """The files of one split of ImageNet, each of which says how many there are."""
 
     paths: Tuple[Path, ...]
-    missing: Tuple[Path, ...]  # that the names of the others promise
+    missing: Tuple[Path, ...]  # that the names of the others imply
     strangers: Tuple[Path, ...]  # of another set
 
 
@@ -29,7 +29,7 @@ def volumes(data_dir: Path, split: str) -> Tuple[Path, ...]:
 
 
 def shards(data_dir: Path, split: str) -> Shards:
-    """ImageNet's files of a split, in the order of their names; where they are of several sets, the largest."""
+    """ImageNet's files of a split, in the order of their names; those of the largest set, if there are several."""
     sets: Counter[Tuple[int, str]] = collections.Counter()
     names = set()
     for path in data_dir.glob(f"{split}-*-of-*"):

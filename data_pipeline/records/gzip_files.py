@@ -1,4 +1,4 @@
-"""Files packed with gzip: unpacked whole, and only up to a size, as a few kilobytes can stand for gigabytes."""
+"""Files packed with gzip: unpacked whole, and only up to a size, as a few kilobytes can unpack to gigabytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PIECE = 1 << 24
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether a file is packed, told by its first bytes and not by its name."""
+    """Whether a file is packed, by its first bytes and not by its name."""
     try:
         with path.open("rb") as file:
             return file.read(2) == _MAGIC

@@ -16,13 +16,13 @@ from ipulaunch.data_pipeline.parallel import in_order
 from ipulaunch.data_pipeline.records.kept_index import Entry, FileState, load, save
 from ipulaunch.data_pipeline.records.tfrecord import HEADER, RecordPlace, Scan, scan
 
-_SAVE_INTERVAL_S = 10.0  # so that a build that was killed goes on where it was
+_SAVE_INTERVAL_S = 10.0  # so that a killed build continues where it stopped
 
 Progress = Callable[[int, int], None]  # (files done, files in all)
 
 
 class Paths(Sequence[Path]):
-    """Files of one directory. Names lie in one piece, as a Path for each would take 500 bytes."""
+    """Files of one directory. Their names are one string, as a Path for each would take 500 bytes."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         names = [os.fsencode(path.name) for path in paths]
@@ -42,18 +42,18 @@ class Index(NamedTuple):
     """The records of a data set, in the order of its files."""
 
     paths: Sequence[Path]
-    firsts: np.ndarray  # number of the first record of each file, and the number of all records
+    firsts: np.ndarray  # number of the first record of each file, then the total
     offsets: np.ndarray
     lengths: np.ndarray
     packed: np.ndarray  # by file
-    defects: Tuple[DataError, ...] = ()  # of files whose records end before the file does
+    defects: Tuple[DataError, ...] = ()  # of files whose records end early
 
     @property
     def records(self) -> int:
         return len(self.offsets)
 
     def place(self, record: int) -> RecordPlace:
-        """The file, the number in it and the byte at which a record begins, with its length."""
+        """The file of a record, its number in the file, its first byte and its length."""
         file = self.file_of(record)
         return RecordPlace(self.paths[file], record - int(self.firsts[file]), int(self.offsets[record]) - HEADER)
 
@@ -69,10 +69,10 @@ def open_index(
     tolerant: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> Index:
-    """The index of these files of one directory: kept from before where they are unchanged, built where not.
+    """The index of these files of one directory: the kept one for unchanged files, a new one for others.
 
-    A damaged file is refused. If `tolerant`, the records before the defect are taken, and the defect is told; of such
-    a file nothing is kept, so that nobody takes it for a whole one.
+    A damaged file is an error. If `tolerant`, the index has the records before the defect, and reports the defect; it
+    does not keep the entry of such a file, so that nobody takes it for a whole one.
     """
     if not paths:
         raise DataError("there are no files to index")
@@ -101,7 +101,7 @@ def open_index(
 
 
 def _examine(path: Path) -> Entry:
-    state = _state(path)  # before the scan: what is written meanwhile makes it a changed file
+    state = _state(path)  # before the scan: a write in the meantime makes it a changed file
     return Entry(state, scan(path))
 
 
@@ -109,7 +109,7 @@ def _state(path: Path) -> Optional[FileState]:
     try:
         status = path.stat()
     except OSError:
-        return None  # the scan says why
+        return None  # the scan reports why
     return FileState(status.st_size, status.st_mtime_ns)
 
 

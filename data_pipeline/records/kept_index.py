@@ -1,4 +1,4 @@
-"""The index of a directory's files as it is kept: beside them, or in a cache where that cannot be written."""
+"""The saved index of a directory's files: beside them, or in a cache if that directory is not writable."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class FileState(NamedTuple):
 class Entry(NamedTuple):
     """What the index knows of one file."""
 
-    state: Optional[FileState]  # None for one that cannot be looked at
+    state: Optional[FileState]  # None if the file cannot be examined
     scan: Scan
 
 
 def load(directory: Path, states: Mapping[str, Optional[FileState]]) -> Dict[str, Entry]:
-    """What is known of a directory's files, by name; of two entries, the one that is of the file as it is now."""
+    """What the saved index knows of a directory's files, by name; of two entries, the one for the current file."""
     known: Dict[str, Entry] = {}
     for place in _places(directory):
         for name, entry in (_read(place) or {}).items():
@@ -45,12 +45,12 @@ def load(directory: Path, states: Mapping[str, Optional[FileState]]) -> Dict[str
 
 
 def kept_at(directory: Path) -> Optional[Path]:
-    """Where the index of a directory's files was kept last: beside them, in the cache, or nowhere."""
+    """The place of the newest saved index: beside the files, in the cache, or None."""
     return max(filter(Path.is_file, _places(directory)), key=lambda place: place.stat().st_mtime_ns, default=None)
 
 
 def save(directory: Path, known: Mapping[str, Entry]) -> None:
-    """Keep what is known of whole files in the first place that can be written, or in none."""
+    """Save what is known of whole files in the first writable place, if there is one."""
     whole = {name: each for name, each in known.items() if each.state is not None and each.scan.defect is None}
     if not whole:
         return
@@ -66,11 +66,11 @@ def save(directory: Path, known: Mapping[str, Entry]) -> None:
         "lengths": np.concatenate([entry.scan.lengths for entry in entries]),
     }
     for place in _places(directory):
-        # Hosts that share a disk may have processes of the same number.
+        # Hosts that share a disk may have processes with the same id.
         temporary = place.with_name(f"{place.name}.{platform.node()}.{os.getpid()}")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            file = temporary.open("xb")  # what others put there, in a directory we share, is not followed
+            file = temporary.open("xb")  # does not follow a link that others put into a shared directory
         except OSError:
             continue
         try:
@@ -94,7 +94,7 @@ def _places(directory: Path) -> List[Path]:
 
 
 def _read(place: Path) -> Optional[Dict[str, Entry]]:
-    """What a saved index knows, by file name; None for one that is absent, damaged or of another format."""
+    """What a saved index knows, by file name; None if it is absent, damaged or of another format."""
     try:
         with place.open("rb") as file:
             arrays = read_arrays(file, _ARRAYS.__contains__, os.fstat(file.fileno()).st_size)
@@ -119,7 +119,7 @@ def _read(place: Path) -> Optional[Dict[str, Entry]]:
 
 
 def _fits(columns: Dict[str, np.ndarray], packed: np.ndarray, files: int) -> bool:
-    """Whether the columns belong together: an index that lies beside a data set may be by anybody."""
+    """Whether the columns fit together: anybody may have written an index beside a data set."""
     if any(column.ndim != 1 for column in (*columns.values(), packed)) or packed.dtype != bool:
         return False
     if {len(packed), *(len(columns[name]) for name in ("counts", "sizes", "times"))} != {files}:

@@ -1,4 +1,4 @@
-"""Reading records by their place, with positioned reads that several threads can do at once."""
+"""Reads records by position; several threads can read at once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ipulaunch.data_pipeline.records.tfrecord import FOOTER, Buffer, masked_crc
 
 PAGE = 4096
 _COPY_OR_SKIP = "copy the file again, or replace damaged samples by others: --bad-records skip"
-UNPACKED_FILES = 4  # a packed file is unpacked whole; this bounds the memory that takes
+UNPACKED_FILES = 4  # a packed file is unpacked whole; this bounds the memory
 
 
 class RecordReader:
-    """Fetches records of an indexed data set; what is not as written is refused with its place."""
+    """Fetches records of an indexed data set; a record that is not as written is an error with its place."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
@@ -27,7 +27,7 @@ class RecordReader:
         self.unpacked = functools.lru_cache(UNPACKED_FILES)(lambda file: unpacked(index.paths[file]))
 
     def length(self, record: int) -> int:
-        """The bytes of a record, none of them after the end of its file: an index may say what is not so."""
+        """The length of a record, checked against the end of its file: an index may be wrong."""
         file, length = self.index.file_of(record), int(self.index.lengths[record])
         end = int(self.index.offsets[record]) + length + FOOTER
         if self.index.packed[file] and end > len(self.unpacked(file)):
@@ -38,13 +38,13 @@ class RecordReader:
         return length
 
     def following(self, record: int) -> int:
-        """The record to try where this one cannot be read: the next of its file, if that still reaches so far."""
+        """The record to try if this one cannot be read: the next of its file, if the file still has it."""
         file = self.index.file_of(record)
         end = int(self.index.offsets[record]) + int(self.index.lengths[record]) + FOOTER
         return record + 1 if self._size(file) >= end else int(self.index.firsts[file + 1])
 
     def _size(self, file: int) -> int:
-        """The bytes of a file, unpacked; none if it cannot be opened any more."""
+        """The bytes of a file, unpacked; empty if it cannot be opened any more."""
         try:
             if self.index.packed[file]:
                 return len(self.unpacked(file))
@@ -97,7 +97,7 @@ class RecordReader:
 
 
 def aligned(shape: Sequence[int], dtype: Any, boundary: int = 64) -> np.ndarray:
-    """An uninitialised array that TensorFlow can take over as it is: it copies those that do not start at 64 bytes."""
+    """An uninitialised array that TensorFlow can use without a copy: it copies those not aligned to 64 bytes."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     buffer = np.empty(size + boundary, np.uint8)
     start = -buffer.ctypes.data % boundary

@@ -21,7 +21,7 @@ HEADER, FOOTER = 12, 4
 _SCAN_BYTES = 1 << 16
 
 Read = Callable[[int, int], bytes]  # (how many, from where)
-Buffer = Any  # bytes, bytearrays, memoryviews and arrays: whatever lies in one piece
+Buffer = Any  # bytes, bytearrays, memoryviews and arrays: anything contiguous
 
 
 class RecordPlace(NamedTuple):
@@ -40,7 +40,7 @@ class Scan(NamedTuple):
 
     offsets: np.ndarray
     lengths: np.ndarray
-    is_gzip: bool  # then offsets count in the unpacked bytes
+    is_gzip: bool  # then offsets are in the unpacked bytes
     defect: Optional[DataError] = None  # then these are the records before it
 
 
@@ -64,14 +64,14 @@ def scan(path: Path) -> Scan:
             offsets.append(offset)
             lengths.append(length)
     except DataError as error:
-        defect = DataError(error.message, hint=error.hint)  # one without a traceback, which would hold what was read
+        defect = DataError(error.message, hint=error.hint)  # without a traceback, which would keep the read data alive
     return Scan(np.array(offsets, np.int64), np.array(lengths, np.int64), packed, defect)
 
 
 def _require_regular(path: Path) -> None:
-    """Refuse what is no file: a pipe would be waited for."""
+    """Refuse anything but a file: reading a pipe would wait for ever."""
     if path.exists() and not path.is_file():
-        raise DataError(f"{path} is no file")
+        raise DataError(f"{path} is not a file")
 
 
 def _packed_records(path: Path) -> Iterator[Tuple[int, int]]:
@@ -83,7 +83,7 @@ def _plain_records(path: Path) -> Iterator[Tuple[int, int]]:
     try:
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # or the kernel reads what lies behind a header
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # or the kernel reads ahead, beyond each header
             yield from _records(path, os.fstat(descriptor).st_size, _headers(descriptor))
         finally:
             os.close(descriptor)
@@ -92,7 +92,7 @@ def _plain_records(path: Path) -> Iterator[Tuple[int, int]]:
 
 
 def _headers(descriptor: int) -> Read:
-    """Reads headers one after the other: a whole block where more of them may be near, that is after a small record."""
+    """Reads headers one after the other: a whole block after a small record, where more of them may be near."""
     block, start = b"", 0
 
     def read(count: int, offset: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Archives of arrays (.npz) that anybody may have written: numbers alone, and no more than the reader expects."""
+"""Archives of arrays (.npz) that anybody may have written: only numbers, and not more than the reader expects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NotAnArchive(ValueError):
 
 
 def read_arrays(file: IO[bytes], wanted: Callable[[str], bool], most_bytes: int) -> Dict[str, np.ndarray]:
-    """The wanted arrays of an open archive, by name; unpacked, they may have so many bytes together."""
+    """The wanted arrays of an open archive, by name; unpacked, they may have this many bytes in all."""
     try:
         with zipfile.ZipFile(file) as archive:
             members = [member for member in archive.infolist() if wanted(_name(member))]
@@ -49,7 +49,7 @@ def _name(member: zipfile.ZipInfo) -> str:
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     with archive.open(member) as stream:
-        # NumPy 1.19 parses a header of any length, a gigabyte too.
+        # NumPy 1.19 parses a header of any length, even a gigabyte.
         start = stream.read(len(_MAGIC) + 2)
         if not start.startswith(_MAGIC) or int.from_bytes(start[len(_MAGIC) :], "little") > _LONGEST_HEADER:
             raise NotAnArchive(f"{member.filename} is not an array")

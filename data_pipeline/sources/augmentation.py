@@ -1,6 +1,6 @@
 """Random crops and flips, each a function of (seed, epoch, sample) alone.
 
-A run that resumes, or goes on with another number of instances, sees the same pixels. All draws come from Philox's raw
+A run that resumes, even with another number of instances, sees the same pixels. All draws come from Philox's raw
 stream, which numpy promises to keep; the epoch's order takes the same keys with the counter's upper words at 0.
 """
 
@@ -40,13 +40,13 @@ class Draws:
         self.drawn: List[float] = []
 
     def restart(self, sample: int) -> None:
-        """The same as a new one for this sample, which would take 20 microseconds instead of 2."""
+        """Draw for this sample from now on; a new object would take 20 microseconds instead of 2."""
         self.state["state"]["counter"][2] = sample
         self.bits.state = self.state
         self.drawn = []
 
     def take(self, count: int) -> List[float]:
-        """The next numbers. They are drawn some at a time: NumPy's calls cost more than its numbers."""
+        """The next numbers. Drawn several at a time: NumPy's calls cost more than its numbers."""
         while len(self.drawn) < count:
             self.drawn += [(raw >> 11) * 2.0**-53 for raw in self.bits.random_raw(_AT_A_TIME).tolist()]
         numbers, self.drawn = self.drawn[:count], self.drawn[count:]
@@ -62,10 +62,10 @@ def epoch_draws(samples: int, count: int, seed: int, epoch: int) -> np.ndarray:
 
 
 def random_window(draws: Draws, height: int, width: int, objects: Optional[Sequence[Box]] = None) -> Window:
-    """A crop of random place, size and shape that shows a part of an object, where objects are marked.
+    """A crop of random place, size and shape that shows part of an object, if objects are marked.
 
     The aspect is drawn first, then the height among those that keep the area in bounds, as TensorFlow's own op draws
-    them. An image too narrow for any such crop is taken whole.
+    them. The whole image, if it is too narrow for any such crop.
     """
     for _ in range(_ATTEMPTS):
         a, b, c, d = draws.take(4)

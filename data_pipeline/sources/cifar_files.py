@@ -51,7 +51,7 @@ _SETS = {
 
 
 def versions(data_dir: Path, split: str, classes: int) -> List[List[Part]]:
-    """The forms a split can have there, as lists of their files, each with its place."""
+    """The forms that a split can have there, each as a list of its files."""
     published = _SETS[classes]
     names = published.files[split]
     forms: List[Tuple[str, Tuple[str, ...], _Read]] = [
@@ -70,7 +70,7 @@ def versions(data_dir: Path, split: str, classes: int) -> List[List[Part]]:
 
 
 def read_images(data_dir: Path, split: str, classes: int) -> Images:
-    """The images of a split, from the first version that is there with all its files."""
+    """The images of a split, from the first version that has all its files."""
     images = first_whole(versions(data_dir, split, classes))
     if images is not None:
         return images

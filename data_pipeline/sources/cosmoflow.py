@@ -63,7 +63,7 @@ class CosmoflowRecords(ArraySource):
         self.n_targets = data.targets
         self.inputs, self.targets = (np.int16, self.shape), (np.float32, (data.targets,))
         self.reader, self.memory = RecordReader(self.index), ReusedMemory()
-        self.fits = False  # whether a record was met that is as expected
+        self.fits = False  # whether any record was as expected
         self.layout = self._first_layout()
         self.fits = True
 
@@ -86,7 +86,7 @@ class CosmoflowRecords(ArraySource):
             raise DataError(found, hint=_LEAVE_OUT)
 
     def _load_in_place(self, record: int, volume: np.ndarray, targets: np.ndarray) -> bool:
-        """Read a record straight into its batch; whether its fields lie where those of the first one do."""
+        """Read a record straight into its batch; returns whether its fields lie where those of the first one do."""
         if int(self.index.lengths[record]) != self.layout.length:
             return False
         frame = [bytearray(len(part)) for part in self.layout.frame]
@@ -142,5 +142,5 @@ class CosmoflowRecords(ArraySource):
         voxels, rest = divmod(volume.stop - volume.start, 2 * self.shape[-1])
         side = round(voxels ** (1 / 3))
         if rest == 0 and side**3 == voxels and side:
-            return f"use {side_options(side, CosmoflowModel().n_conv_layers)}, for that is what the set holds"
+            return f"use {side_options(side, CosmoflowModel().n_conv_layers)}, as the set has this size"
         return "data.side and data.channels must be those of the set"

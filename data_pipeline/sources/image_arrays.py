@@ -1,4 +1,4 @@
-"""Small images that fit in memory, whole: read once, cut into micro-batches by NumPy."""
+"""Sets of small images that fit in memory: read once, cut into micro-batches by NumPy."""
 
 from __future__ import annotations
 

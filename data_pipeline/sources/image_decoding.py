@@ -14,7 +14,7 @@ CHANNELS = 3
 
 
 def crops(encoded: Any, are_png: Any, windows: Any) -> List[Any]:
-    """The pixels in a window of each image. ImageNet has one PNG among its JPEGs, so most often none is looked for."""
+    """The pixels in a window of each image. ImageNet has a single PNG, so most batches need no test per image."""
     numbers = range(encoded.shape[0])
 
     def jpeg(n: int) -> Any:
@@ -43,7 +43,7 @@ def validation_image(side: int, encoded: Any, is_png: Any, window: Any) -> Any:
     height, width = window[2], window[3]
     size = tf.stack([height, width]) * round(side * SHORTER_SIDE / SIDE) // tf.minimum(height, width)
     top, left = (size[0] - side) // 2, (size[1] - side) // 2
-    # The op takes uint8, which spares a pass over the image.
+    # The op takes uint8, which saves a pass over the image.
     scaled = tf.raw_ops.ResizeBilinear(images=tf.expand_dims(image, 0), size=size, half_pixel_centers=True)
     centre = tf.slice(scaled[0], [top, left, 0], [side, side, CHANNELS])
     nearest = tf.cast(centre + 0.5, tf.uint8)  # values are at most 255
@@ -51,10 +51,10 @@ def validation_image(side: int, encoded: Any, is_png: Any, window: Any) -> Any:
 
 
 def defect_of(encoded: bytes) -> Optional[str]:
-    """Why an image cannot be decoded, if so.
+    """Why an image cannot be decoded; None if it can.
 
-    It is decoded whole, which fails wherever a crop of it would: a crop may end above the place where an image is cut
-    off. Images without their last bytes are refused as well.
+    It decodes the whole image, which fails wherever a crop would: a crop may end above the place where an image is cut
+    off. Images without their last bytes fail as well.
     """
     try:
         tf.io.decode_image(encoded, CHANNELS, expand_animations=False)
@@ -64,7 +64,7 @@ def defect_of(encoded: bytes) -> Optional[str]:
 
 
 def opencv() -> Any:
-    """OpenCV, which scales crops; where it is missing, that is said."""
+    """OpenCV, which scales crops; an error if it is missing."""
     try:
         import cv2
     except ImportError as error:

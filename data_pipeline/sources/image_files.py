@@ -1,6 +1,6 @@
-"""Files of small images as they are published: which version of a split is there, and what must be true of it.
+"""Files of small images as they are published: which version of a split is there, and whether it is sound.
 
-Without TensorFlow, which takes seconds to load: the tools recognise and check a set with what is here.
+This module does not need TensorFlow, which takes seconds to load: the tools recognise and check sets with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 def first_whole(versions: Sequence[Sequence[Part]]) -> Optional[Images]:
-    """The images of the first version of a split that is there with all its files."""
+    """The images of the first version of a split that has all its files; None if there is none."""
     for parts in versions:
         if all(file.is_file() for part in parts for file in part.files):
             images, labels = zip(*(part.read() for part in parts))
@@ -35,7 +35,7 @@ def first_whole(versions: Sequence[Sequence[Part]]) -> Optional[Images]:
 
 
 def checked(images: np.ndarray, labels: np.ndarray, shape: Tuple[int, ...], classes: int, where: Path) -> Images:
-    """Images and labels as a source holds them; what does not fit together is refused."""
+    """Images and labels as a source holds them; an error if they do not fit together."""
     if images.dtype != np.uint8 or labels.dtype.kind not in "iu":
         raise DataError(f"{where}: images are {images.dtype} and labels {labels.dtype}, expected uint8 and integers")
     if images.shape[1:] not in (shape, shape[:-1]) or len(images) != labels.size:
@@ -56,7 +56,9 @@ def read_npz(path: Path, split: str) -> Tuple[np.ndarray, np.ndarray]:
         with path.open("rb") as file:
             arrays = read_arrays(file, names.__contains__, _MOST_BYTES)
     except (OSError, NotAnArchive) as error:
-        raise DataError(f"{path} is no archive of arrays: {error}", hint="it was cut off; fetch it again") from error
+        raise DataError(
+            f"{path} is not an archive of arrays: {error}", hint="it was cut off; fetch it again"
+        ) from error
     if len(arrays) != 2:
         raise DataError(f"{path} has no {names[0]} and {names[1]}", hint="expected an archive as Keras keeps it")
     return arrays[names[0]], arrays[names[1]]

@@ -1,4 +1,4 @@
-"""What an image says of itself, and whether it has its end, without decoding it."""
+"""The format and size of an image, and whether it is complete, without decoding it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _STARTS_OF_FRAME = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # these three are 
 _WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
 _JPEG_END, _PNG_END = b"\xff\xd9", b"IEND\xaeB`\x82"
-_LONGEST_SIDE = 65535  # all that a JPEG can have; a PNG that claims more is no picture
+_LONGEST_SIDE = 65535  # the most that a JPEG can have; a PNG that claims more is not a picture
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 
 
@@ -28,7 +28,7 @@ class ImageHeader(NamedTuple):
 
 
 def read_header(data: bytes) -> ImageHeader:
-    """The header of an image; what is none is refused."""
+    """The header of an image; an error if there is none."""
     if data[:8] == _PNG:
         if len(data) < 33 or data[12:16] != b"IHDR":
             raise NotAnImage("a PNG without a header")
@@ -41,10 +41,10 @@ def read_header(data: bytes) -> ImageHeader:
 
 
 def require_end(data: bytes) -> None:
-    """Refuse an image with a sound header that was cut off: TensorFlow does not decode one without its end mark.
+    """Refuse an image that was cut off after its header: TensorFlow does not decode one without its end mark.
 
-    Some valid files have more behind the mark, so it may be anywhere behind the header. In the coded pixels of a JPEG
-    it cannot occur, and a small preview with an end of its own is before the frame.
+    Some valid files have more data after the mark, so it may be anywhere after the header. It cannot occur in the
+    coded pixels of a JPEG, and a small preview with its own end mark comes before the frame.
     """
     is_png = data[:8] == _PNG
     if (data.find(_PNG_END, 33) if is_png else data.find(_JPEG_END, _frame(data))) < 0:

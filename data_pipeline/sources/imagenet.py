@@ -1,17 +1,17 @@
 """ImageNet's records: `image/encoded`, a JPEG, and `image/class/label`, from 1. Images leave the host as uint8.
 
-Training crops are decoded alone, not the whole image. The resize is OpenCV's bilinear one, which keeps uint8 and
+For training, only the crop is decoded, not the whole image. The resize is OpenCV's bilinear one, which keeps uint8 and
 differs from TensorFlow's, in float, by rounding: it takes 0.1 ms where TensorFlow's takes 0.6 and another 0.2 to round
 (a crop of 285 x 285, processor time, TensorFlow 2.15). `fancy_upscaling` stays on: without it, decoding crops ended
 TensorFlow 2.6 with a damaged heap. The decoder's own scaling to a half or less stays off: its pixels differ by up to 4
 grey levels in the mean.
 
-Of the processor time that is left for an image of 112 kB, 1.5 ms, 1.1 go into undoing the Huffman code of the crop,
-which a smaller scale does not spare. Tried without gain: OpenCV's decoder (1.4 ms, for it decodes the whole image), one
+An image of 112 kB now takes 1.5 ms of processor time, of which 1.1 go into the Huffman code of the crop, which a
+smaller scale would not save. Tried without gain: OpenCV's decoder (1.4 ms, for it decodes the whole image), one
 eager op after the other inside the reading function, another malloc threshold, telling the decoder that the image ends
-below the crop, which it also complains of. What helped: to read and to scale up to 16 images in one call of Python,
-into one array; when every image was a tensor of its own, it took 1.7 ms. And to scale them into memory used before,
-where TensorFlow takes them over without a copy: 4 % of all.
+below the crop, about which it also complains. What helped: reading and scaling up to 16 images in one call of Python,
+into one array; with a tensor for every image, it took 1.7 ms. Scaling them into reused memory, which TensorFlow takes
+over without a copy, saved another 4 %.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NO_CONVERSION = tf.autograph.experimental.do_not_convert
 
 
 def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
-    """The record files of a split, in the order of their names, if they are all there and of one set."""
+    """The record files of a split, in the order of their names; an error unless all are there and belong to one set."""
     found = shards(data_dir, split)
     if not found.paths:
         hint = PUBLISHED_SETS["imagenet"].hint
@@ -87,12 +87,12 @@ class ImagenetRecords(Source):
         self.reader = SampleReader(self.index, augment=augment, classes=classes)
         self.memory = ReusedMemory()
         self.recent: Deque[np.ndarray] = collections.deque(maxlen=1)  # numbers of the micro-batches read last
-        self.decodable = np.zeros(self.samples, bool)  # records that were decoded to see whether they can be
+        self.decodable = np.zeros(self.samples, bool)  # records that have been decoded once without an error
 
     def cause(self) -> Optional[DataError]:
-        """The first error met. The decoder's own do not say where, so they are looked for in what was read last.
+        """The first error. The decoder's errors do not name a record, so this looks for it in the records read last.
 
-        Not where bad samples are replaced: there every image was decoded before it was passed on.
+        Where bad samples are replaced, it need not look: every image was decoded once before it was passed on.
         """
         return self.error or (None if self.replaces_bad else self._undecodable())
 
@@ -108,7 +108,7 @@ class ImagenetRecords(Source):
     def _made(self, numbers: tf.data.Dataset, micro_size: int, threads: int, *, traced: bool) -> tf.data.Dataset:
         size = max(count for count in range(1, _MOST_AT_ONCE + 1) if micro_size % count == 0)
         parts = micro_size // size
-        # More than what reading can be ahead of a decoding error by: two maps, and the stream's own prefetch.
+        # More than reading can be ahead of a decoding error: two maps, and the stream's own prefetch.
         self.recent = collections.deque(maxlen=parts * (8 * threads + 8))
         read = self.guarded(self._read)
         make = self._training_images if self.augment else self._validation_images

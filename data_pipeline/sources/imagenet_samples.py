@@ -1,4 +1,4 @@
-"""What an ImageNet record says: the encoded image, its label, its marked objects, and the part of it to show."""
+"""The contents of an ImageNet record: the encoded image, its label, its marked objects, and a window to show."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Sample(NamedTuple):
 
 
 class Workspace:
-    """What the samples of a micro-batch are made with, one after the other: numbers to draw, and room for a record.
+    """Reused by the samples of a micro-batch, one after the other: random numbers, and memory for a record.
 
-    Of a record's memory only the JPEG's stays. In fresh memory, reading one took 90 microseconds; its steps, in memory
-    used before, take 20.
+    Only a copy of the JPEG outlives it. Reading a record took 90 microseconds in fresh memory and takes 20 in reused
+    memory.
     """
 
     def __init__(self, seed: int, epoch: int) -> None:

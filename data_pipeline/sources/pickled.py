@@ -1,7 +1,7 @@
 """Reads the dictionaries in CIFAR's Python batches without running them.
 
 A pickle is a program. These files need only a few of its instructions: dictionaries, lists, tuples, text, numbers, and
-one array, which is made here. All other instructions and names are refused.
+one array, which this module makes. It refuses all other instructions and names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BROKEN = (
 
 
 class NotAPlainPickle(ValueError):
-    """The bytes are not a pickle, or one that does more than hold plain values."""
+    """The bytes are not a pickle, or the pickle does more than hold plain values."""
 
 
 class _Array:
@@ -88,8 +88,8 @@ class _Instructions(Dict[int, Callable[[Any], None]]):
 class _Reader(pickle._Unpickler):
     """The standard library's reader in Python, restricted to the instructions that a batch needs.
 
-    Its twin in C is not safe here: it has no place to check keys and instructions, and it reserves memory for as many
-    memorised values as a number in the file says, tens of gigabytes for 14 bytes.
+    The faster reader in C is not safe here: it cannot check keys and instructions, and it reserves memory for as many
+    memorised values as a number in the file says: tens of gigabytes for a file of 8 bytes.
     """
 
     stack: List[Any]

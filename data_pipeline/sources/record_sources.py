@@ -30,7 +30,7 @@ Records = Union[cosmoflow.CosmoflowRecords, imagenet.ImagenetRecords]
 def record_sources(
     job: Job, directory: str, splits: Splits, plan: Plan, instance: int, threads: int, meet: Meet, progress: Progress
 ) -> Dict[str, Source]:
-    """The records of these splits in a directory; with data.stage_dir, those in their copies there."""
+    """The records of these splits in a directory; with data.stage_dir, from copies there."""
     find, read = (imagenet.find_files, _imagenet) if job.workload == "imagenet" else (cosmoflow.find_files, _cosmoflow)
     files: Dict[str, Files] = {split: find(Path(directory), split) for split in splits}
     if job.settings.data.stage_dir is not None:
@@ -40,17 +40,17 @@ def record_sources(
 
 
 def reading_warnings(job: Job, source: Source) -> List[str]:
-    """What makes reading slow: packed files that are unpacked again for nearly every one of their samples."""
+    """A warning if reading is slow, because nearly every sample unpacks its whole file again."""
     if not isinstance(source, (cosmoflow.CosmoflowRecords, imagenet.ImagenetRecords)):
         return []
     data, index = job.settings.data, source.index
     counts = np.diff(index.firsts)[index.packed]
     files, most = len(counts), int(counts.max()) if len(counts) else 0
-    near = files if data.shuffle_block == 1 else min(files, data.shuffle_window)  # files that are read in turn
+    near = files if data.shuffle_block == 1 else min(files, data.shuffle_window)  # files that are read alternately
     if most <= 1 or near <= UNPACKED_FILES:
         return []
     return [
-        f"{files} files packed with gzip hold up to {most} samples each, and of a file nothing can be read but the"
+        f"{files} files packed with gzip hold up to {most} samples each, and a file can only be unpacked as a"
         f" whole: in this order nearly every sample unpacks one. Unpack them, or keep neighbours together: --set"
         f" data.shuffle_block={most} --set data.shuffle_window={UNPACKED_FILES // 2}"
     ]
@@ -80,14 +80,14 @@ def _indexed(
         if (plan.placements[instance].local_index == 0) is turn:
             for split in splits:
                 source = read(split, progress=throttled(functools.partial(progress, "indexing")))
-                if instance == 0:  # defects of files are the same for all, and are counted once
+                if instance == 0:  # all instances see the same defects of files; one reports them
                     source.bad.update({-1 - number: defect for number, defect in enumerate(source.index.defects)})
                 sources[split] = source
         if turn:
             meet("indexed")
     found = " and ".join(str(sources[split].samples) for split in splits)
     first = meet(found)
-    if first != found:  # they would fall out of step
+    if first != found:  # the instances would fall out of step
         raise DataError(
             f"instance {instance} finds {found} samples, instance 0 finds {first}",
             hint="the files must be the same on all hosts; ipulaunch data verify finds damaged ones",

@@ -1,7 +1,7 @@
-"""Memory for micro-batches that is used again: fresh memory costs a page fault and zeros for every page.
+"""Reused memory for micro-batches: fresh memory costs a page fault and zeros for every page.
 
 Measured for volumes of 16 MB on two busy EPYC cores, TensorFlow 2.6: 138 a second in fresh memory at 64 bytes, 224 in
-fresh memory at the start of a page, 253 in memory used before; with 2.15: 184, 193, 208.
+fresh memory at the start of a page, 253 in reused memory; with 2.15: 184, 193, 208.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ipulaunch.data_pipeline.records.reader import PAGE, aligned
 
 
 class ReusedMemory:
-    """Uninitialised arrays; the memory of one is free again when it and all that look into it are gone.
+    """Uninitialised arrays; the memory of one is free again when the array and all views of it are gone.
 
-    As many blocks stay as were in use at once. The one freed last is taken first: it is the likeliest to be in a cache.
+    It keeps as many blocks as were in use at once. The block freed last is used first: it is likely still in a cache.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class ReusedMemory:
             block = blocks.pop()
         except IndexError:
             # The kernel copies a record from its page cache with `rep movsb`, which takes 6.5 ms instead of 1.4 for
-            # 16 MB where the target lies 1 to 31 bytes further in its page than the source. CosmoFlow's volumes start
+            # 16 MB if the target lies 1 to 31 bytes further in its page than the source. CosmoFlow's volumes start
             # at byte 40 of a file, and memory from malloc, aligned, at byte 64 of a page.
             block = aligned((size,), np.uint8, PAGE)
         array: np.ndarray = np.asarray(_Loan(block, blocks)).view(dtype).reshape(shape)
@@ -38,7 +38,7 @@ class ReusedMemory:
 
 
 class _Loan:
-    """A block that is in use. Arrays on it hold it, and so does TensorFlow, which takes them over without a copy."""
+    """A block in use. Arrays on it keep it alive, and so does TensorFlow, which uses them without a copy."""
 
     def __init__(self, block: np.ndarray, blocks: List[np.ndarray]) -> None:
         self.__array_interface__ = block.__array_interface__

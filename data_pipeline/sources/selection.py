@@ -22,10 +22,10 @@ from ipulaunch.topology.planning.plan import Plan
 def make_sources(
     job: Job, plan: Plan, instance: int, threads: int, *, meet: Meet, progress: Progress
 ) -> Dict[str, Source]:
-    """The sources of both splits; `meet` waits for the others and gives what instance 0 gave.
+    """The sources of both splits; `meet` waits for the other instances and returns what instance 0 passed.
 
-    Without training, or without validation, that split is not looked at: it has no samples then. `progress` hears now
-    and then of "staging", in bytes, and of "indexing", in files.
+    A job without training, or without validation, does not read that split: its source has no samples. `progress`
+    gets "staging", in bytes, and "indexing", in files, about once a second.
     """
     job.settings.data.refuse_unused(job.workload)
     unread: Dict[str, Source] = {split: Unread() for split in SPLITS}
@@ -50,7 +50,7 @@ def _sources(
         return record_sources(job, data.directory, splits, plan, instance, threads, meet, progress)
     if data.is_unnamed:
         raise DataError(
-            f"{job.workload} needs {data.option}, or --synthetic-data cpu for synthetic ones",
+            f"{job.workload} needs {data.option}, or --synthetic-data cpu for synthetic samples",
             hint=PUBLISHED_SETS[job.workload].hint,
         )
     if data.directory is None:
@@ -83,7 +83,7 @@ def _mnist(job: Job, split: str) -> Source:
 
 
 def _fitting(job: Job, source: ImageArrays) -> Source:
-    """The source, whose images and labels must be such as the network takes."""
+    """The source, after a check that the network can take its images and labels."""
     _check_shape(job, source.inputs[1])
     data, last = _images(job), int(source.labels.max())
     if last >= data.classes:

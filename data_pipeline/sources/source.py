@@ -14,7 +14,7 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.text import counted
 from ipulaunch.data_pipeline.ending import ends_with_python
 
-_MOST_TRIED = 100  # samples, before a bad one is not replaced
+_MOST_TRIED = 100  # samples to try in place of a bad one
 
 Read = TypeVar("Read")
 Field = Tuple[Any, Tuple[int, ...]]  # NumPy type and shape of one sample's part
@@ -26,7 +26,7 @@ class Source(ABC):
     samples: int
 
     def __init__(self) -> None:
-        self.error: Optional[DataError] = None  # the first one met; TensorFlow keeps only its text
+        self.error: Optional[DataError] = None  # the first one; TensorFlow keeps only its text
         self.bad: Dict[int, DataError] = {}  # what was replaced, and why
 
     @abstractmethod
@@ -34,26 +34,26 @@ class Source(ABC):
         """(inputs, targets) for each (epoch, numbers of a micro-batch), in the same order."""
 
     def traced(self, numbers: tf.data.Dataset, micro_size: int, threads: int) -> tf.data.Dataset:
-        """The same, and the numbers that were really read: those asked for, where a source replaces none."""
+        """The same, with the numbers that were read: those requested, unless the source replaces samples."""
         samples = tf.data.Dataset.zip((self.dataset(numbers, micro_size, threads), numbers))
         return samples.map(lambda sample, number: (*sample, number[1]))
 
     def cause(self) -> Optional[DataError]:
-        """What is wrong with the data, if that is why a stream has failed."""
+        """What is wrong with the data, if a stream failed because of it."""
         return self.error
 
     def following(self, number: int) -> int:
-        """The sample to try where this one cannot be read."""
+        """The sample to try if this one cannot be read."""
         return number + 1
 
     def near(self, number: int, read: Callable[[int], Read]) -> Read:
-        """What `read` makes of this sample, or of the next one that can be read."""
+        """What `read` returns for this sample, or for the next one that can be read."""
         tried: Dict[int, DataError] = {}
         while number not in tried and len(tried) < _MOST_TRIED:
             try:
                 return read(number)
             except DataError as error:
-                # One without a traceback, which would hold the micro-batches that were being read.
+                # Without a traceback, which would keep the micro-batches in memory.
                 self.bad[number] = tried[number] = DataError(error.message, hint=error.hint)
             following = self.following(number)
             number = following if following < self.samples else 0
@@ -79,7 +79,7 @@ class Source(ABC):
 
 
 class Unread(Source):
-    """A split that a job does not read: none of its files need be there."""
+    """A split that a job does not read: its files need not exist."""
 
     samples = 0
 
@@ -135,10 +135,10 @@ class ArraySource(Source):
 
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The dataset without the thread that tunes its sizes: they come from the binding, none is left to tune.
+    """The dataset without TensorFlow's thread that tunes sizes: ours come from the binding.
 
-    That thread can miss that its stream is given up, and then holds up whoever gives it up, or the end of the program,
-    until it next looks: for up to a minute with each stream (seen with TensorFlow 2.15 on busy cores).
+    That thread can miss that its stream has been abandoned, and then delays the caller, or the end of the program, by
+    up to a minute for each stream (seen with TensorFlow 2.15 on busy cores).
     """
     options = tf.data.Options()
     if hasattr(options, "autotune"):
@@ -150,7 +150,7 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 @contextlib.contextmanager
 def data_errors(*sources: Source) -> Iterator[None]:
-    """Inside, a DataError that a source met ends as itself, not as an error of TensorFlow's."""
+    """Inside, a source's DataError is raised as itself, not as an error of TensorFlow's."""
     try:
         yield
     except tf.errors.OpError:

@@ -1,4 +1,4 @@
-"""Made-up samples: on the host each is a function of (seed, split, number) alone, on the device each micro-batch is."""
+"""Synthetic samples: on the host each sample, on the device each micro-batch, is drawn from (seed, split, number)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SyntheticCosmoflow(ArraySource):
 
 
 class SyntheticImages(ArraySource):
-    """Noisy pictures of a coarse pattern that each class has, so there is something to learn."""
+    """Noisy pictures of a coarse pattern per class, so there is something to learn."""
 
     def __init__(self, data: ImageData, split: str, seed: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""CIFAR and MNIST directories: which of them one is, and whether their files are as published."""
+"""CIFAR and MNIST directories: which set a directory holds, and whether its files are as published."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ArraySet(NamedTuple):
     """A set of small images."""
 
     kind: str  # "cifar10", "cifar100" or "mnist"
-    splits: Dict[str, List[Part]]  # with the files that should be there and are not
+    splits: Dict[str, List[Part]]  # including missing files
 
 
 def find_arrays(directory: Path) -> Optional[ArraySet]:
-    """The set in a directory, if there is one; of each split the version of which the most is there."""
+    """The set in a directory, if there is one; for each split, the most complete version."""
     for kind, versions in _VERSIONS.items():
         splits = {}
         for split in SPLITS:

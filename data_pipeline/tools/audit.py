@@ -1,7 +1,7 @@
-"""Proves from what the replicas say they took that a run used every sample exactly once in each epoch.
+"""Proves from the traces of the replicas that a run used every sample exactly once in each epoch.
 
-An epoch is a pass over the samples here, also where the run counts a number of weight updates as one. A run that was
-continued has several attempts; of each, the updates count that no later one has made again.
+Here, an epoch is a pass over the samples, even if the run defines it as a number of weight updates. A resumed run has
+several attempts; the audit takes from each the updates that no later attempt repeated.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ipulaunch.data_pipeline.tools.traces import COLUMNS, Attempt, Begun, read_a
 from ipulaunch.topology.planning.batch import updates_per_epoch
 from ipulaunch.topology.planning.plan import Plan, from_json
 
-_SHOWN = 10  # discrepancies of each kind that are named
+_SHOWN = 10  # discrepancies of each kind to show
 _BYTES_PER_SAMPLE = 28  # to draw the order of a pass
-_MANY_ROWS = 1_000_000  # so many may be missing of a run, and of a larger one nine tenths, before it is none
+_MANY_ROWS = 1_000_000  # rows that may be missing, or nine tenths of a larger run, before the run is refused
 
 
 class _Findings:
-    """Discrepancies, the first of each kind in words, and samples that were replaced, which are none."""
+    """Discrepancies, the first of each kind in words, and replaced samples, which are not discrepancies."""
 
     def __init__(self, report: Report) -> None:
         self.report, self.count, self.told, self.replaced = report, 0, 0, 0
@@ -43,7 +43,7 @@ class _Findings:
 
 
 class _Run(NamedTuple):
-    """What the run was to do."""
+    """What the run was meant to do."""
 
     plan: Plan
     job: Job
@@ -57,7 +57,7 @@ class _Run(NamedTuple):
         return range(self.updates.start // self.per_pass, -(-self.updates.stop // self.per_pass))
 
     def part_of(self, epoch: int) -> range:
-        """The updates that the run made of a pass: not all where it was resumed or ended inside of it."""
+        """The updates of a pass that the run made: not all of them if the run was resumed or ended within the pass."""
         start = epoch * self.per_pass
         return range(max(start, self.updates.start), min(start + self.per_pass, self.updates.stop))
 
@@ -112,13 +112,13 @@ def _read_run(directory: RunDirectory) -> Tuple[Plan, Job]:
 def _check_begun(
     directory: RunDirectory, plan: Plan, job: Job, attempts: Sequence[Attempt], findings: _Findings
 ) -> _Run:
-    """The run as it was to go on to its end, and whether every instance set out for that."""
+    """The run as planned to its end; reports instances that began with other numbers."""
     training = job.settings.training
     samples = attempts[0].begun[0].samples
     per_pass = updates_per_epoch(samples, plan.batch, training.remainder)
     per_epoch = training.weight_updates_per_epoch or per_pass
     total = training.num_epochs * per_epoch
-    # Where and on how many samples a run begins, only the run knows; what else it said must follow from its job.
+    # Only the run knows its first update and its number of samples; everything else must follow from its job.
     for attempt in attempts:
         expected = Begun(samples, training.num_epochs, per_epoch, attempt.first_update)
         wrong = [instance for instance, said in enumerate(attempt.begun) if said != expected]
@@ -136,13 +136,13 @@ def _check_begun(
 
 
 def _check_samples(samples: int, data: Data, findings: _Findings) -> None:
-    """As many as asked for, or fewer where they come from a set."""
+    """As many samples as requested, or fewer if they come from a set."""
     if samples > data.n_train or (samples < data.n_train and data.directory is None):
         findings.add([f"the run trained on {samples} samples, asked for were {data.n_train}"], 1)
 
 
 def _require_plausible(directory: RunDirectory, about: _Run, rows: int) -> None:
-    """Refuse a run whose records speak of far more than its traces hold, or than fits into memory."""
+    """Refuse a run whose records claim far more than its traces hold, or than fits into memory."""
     expected = (about.updates.stop - about.updates.start) * about.plan.batch.global_size
     if expected > max(_MANY_ROWS, 10 * rows):
         raise DataError(f"{directory.path}: the traces have {rows} rows, the run says that it took {expected} samples")
@@ -177,8 +177,8 @@ def _read_traces(
 def _last_update(attempt: Attempt, traces: Sequence[np.ndarray], planned: _Run) -> int:
     """How many updates the run made.
 
-    Those of a run that did not come to its end are the ones that its records tell of, and those after them that all
-    replicas took all samples of: an instance that is killed records no more.
+    For a run without an end: those in its records, and later ones for which all replicas took all samples, as a killed
+    instance records nothing more.
     """
     if attempt.is_done:
         return planned.updates.stop
@@ -191,13 +191,13 @@ def _last_update(attempt: Attempt, traces: Sequence[np.ndarray], planned: _Run) 
 
 
 def _given_up(attempts: Sequence[Attempt], stop: int, total: int) -> List[range]:
-    """The updates of each attempt that do not count: the next one made them again, or the run was killed in them."""
+    """The updates of each attempt to leave out: the next attempt repeated them, or the run was killed during them."""
     last = range(0) if attempts[-1].is_done else range(stop, stop + 1)
     return [*(range(later.first_update, total) for later in attempts[1:]), last]
 
 
 def _part(attempt: Attempt, traces: Sequence[np.ndarray], given_up: range, findings: _Findings) -> np.ndarray:
-    """The rows of an attempt that count, and whether each instance has as many."""
+    """The rows of an attempt without the given-up updates; reports instances with fewer rows than others."""
     parts = [rows[(rows["update"] < given_up.start) | (rows["update"] >= given_up.stop)] for rows in traces]
     counts = [len(part) for part in parts]
     if len(set(counts)) > 1:
@@ -225,7 +225,7 @@ def _check_epoch(rows: np.ndarray, epoch: int, about: _Run, findings: _Findings)
     counts = np.bincount(place, minlength=len(order) // batch.micro_size)
     _check_places(counts, epoch, about, findings)
 
-    # Within a micro-batch the order of samples means nothing.
+    # Within a micro-batch the order of samples does not matter.
     taken = rows["sample"][np.lexsort((rows["sample"], place))]
     expected = np.sort(order.reshape(-1, batch.micro_size), axis=1)
     full = counts == batch.micro_size
@@ -237,7 +237,7 @@ def _check_epoch(rows: np.ndarray, epoch: int, about: _Run, findings: _Findings)
         replaced = _count_replaced(cell, planned, about.replacements)
         findings.replaced += replaced
         if replaced:
-            taken[starts[at] : starts[at] + batch.micro_size] = planned  # each stands for the one it replaced
+            taken[starts[at] : starts[at] + batch.micro_size] = planned  # each counts for the sample that it replaced
         else:
             messages.append(f"{_place_words(numbers[at], epoch, about)} took {cell}, expected {planned}")
     findings.add(messages, len(messages))
@@ -255,7 +255,7 @@ def _check_epoch(rows: np.ndarray, epoch: int, about: _Run, findings: _Findings)
 
 
 def _count_replaced(taken: List[int], planned: List[int], replacements: Set[Tuple[int, int]]) -> int:
-    """How many samples of a micro-batch were replaced, if that is recorded and all that is not as planned; else 0."""
+    """How many samples of a micro-batch were replaced, if recorded replacements explain every difference; else 0."""
     missing = collections.Counter(planned) - collections.Counter(taken)
     others = collections.Counter(taken) - collections.Counter(planned)
     for sample in missing.elements():

@@ -1,7 +1,7 @@
-"""Measures the input pipeline of a workload beside one of the usual make and the limit of the machine.
+"""Measures the input pipeline of a workload, a conventional one, and the limit of the machine.
 
 Every instance is a process of its own, bound to its share of the cores. All run the same pipeline at the same time;
-the pipelines take turns, several times over, so that a noisy machine is noisy for all. What counts are the ratios.
+the pipelines take turns, several times, so that noise affects all of them. Compare the ratios, not the rates.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ipulaunch.data_pipeline.tools import bench_set
 
 PIPELINES = ("ours", "reference", "limit")
 _ROUNDS = 3
-_WARM_UP = 0.5  # of the time that is measured after it; empties what was read ahead while nobody looked
+_WARM_UP = 0.5  # as a fraction of the measured time; drains what was read ahead before the measurement
 
 
 class Task(NamedTuple):
-    """What an instance is to measure."""
+    """What an instance measures."""
 
     workload: str
     data_dir: str
@@ -36,7 +36,7 @@ class Task(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What one instance measured of one pipeline."""
+    """One instance's measurement of one pipeline."""
 
     samples_per_s: float
     first_batch_s: float
@@ -71,7 +71,7 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
 
 
 def core_shares(cores: Sequence[int], instances: int) -> List[Tuple[int, ...]]:
-    """The cores of each instance: as even a share as there is, or one core for several instances."""
+    """The cores of each instance: as even as possible, or one core for several instances."""
     if instances > len(cores):
         return [(cores[n % len(cores)],) for n in range(instances)]
     edges = [n * len(cores) // instances for n in range(instances + 1)]
@@ -105,7 +105,7 @@ def _instance(task: Task) -> Iterator[Connection]:
     theirs.close()
     try:
         yield ours
-    except BaseException:  # nobody waits for what it measures any more
+    except BaseException:  # nobody waits for its measurement any more
         process.terminate()
         raise
     finally:

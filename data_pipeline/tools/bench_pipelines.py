@@ -1,4 +1,4 @@
-"""The pipelines that are measured beside each other. Each is an endless iterator over the sizes of its batches."""
+"""The pipelines to compare. Each is an endless iterator over the sizes of its batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ipulaunch.topology import Batch
 if TYPE_CHECKING:
     from ipulaunch.data_pipeline.tools.bench import Task
 
-_ENDLESS = range(10**9)  # weight updates, for a measurement
+_ENDLESS = range(10**9)  # weight updates: more than a measurement takes
 
 Pipelines = Dict[str, Callable[[], Iterator[int]]]
 

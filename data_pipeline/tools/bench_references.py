@@ -1,4 +1,4 @@
-"""The pipelines that ours is measured against: those of the usual make, and the limits of the machine."""
+"""The pipelines to compare ours with: conventional ones, and the limits of the machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_CONVERSION = tf.autograph.experimental.do_not_convert
 
 
 def named(pipeline: Callable[[], Iterator[int]], directory: Path) -> Iterator[int]:
-    """The pipeline; a set that it cannot read ends as a DataError. Where, only ours says by itself."""
+    """The pipeline; it raises a DataError for a set that it cannot read. Only our own pipeline says where."""
     try:
         yield from pipeline()
     except (tf.errors.OpError, NotAnExample, NotAnImage) as error:
@@ -38,12 +38,12 @@ def named(pipeline: Callable[[], Iterator[int]], directory: Path) -> Iterator[in
 
 
 def _records(index: Index, task: Task) -> tf.data.Dataset:
-    """The records of an instance without end, as pipelines share them out by file; all of them for too few files."""
+    """An endless stream of an instance's records, shared by file as usual; of all records if files are few."""
     files = range(len(index.paths))
     mine = files[task.instance :: task.instances] or files
     paths = [str(index.paths[file]) for file in mine]
     kinds = ["GZIP" if index.packed[file] else "" for file in mine]
-    # What TFRecordDataset itself makes of a list of files, which have to be all packed or all not.
+    # What TFRecordDataset does with a list of files; that needs all of them packed, or none.
     return tf.data.Dataset.from_tensor_slices((paths, kinds)).flat_map(tf.data.TFRecordDataset).repeat()
 
 
@@ -62,7 +62,7 @@ def volumes_as_usual(index: Index, task: Task, side: int) -> Iterator[int]:
 
 
 def plain_reads(index: Index, threads: int) -> Iterator[int]:
-    """Whole files into memory that is there already."""
+    """Whole files, read into reused memory."""
     firsts = index.firsts
     sizes = [path.stat().st_size for path in index.paths]
     buffers = itertools.cycle([bytearray(max(sizes)) for _ in range(5 * threads)])  # one for each read under way

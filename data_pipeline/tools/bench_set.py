@@ -13,7 +13,7 @@ from ipulaunch.data_pipeline.tools.pictures import paint
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
 _SIDE, _VOLUMES = 128, 24  # 400 MB: more than any cache of a processor, little enough for the page cache
-_NAMES = 10  # for each volume: an epoch of 24 samples would measure how epochs start, a fifth of the time
+_NAMES = 10  # links to each volume: in an epoch of 24 samples, a fifth of the time goes into starting epochs
 _HEIGHT, _WIDTH = 375, 500
 _PICTURES, _PICTURE_FILES, _CLASSES = 512, 8, 1000
 _JPEG_QUALITY = 96  # about the 110 kB that one of ImageNet's takes

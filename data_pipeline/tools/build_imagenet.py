@@ -1,4 +1,4 @@
-"""Turns ImageNet's raw images into TFRecord files of the published form; goes on where it was when interrupted."""
+"""Turns ImageNet's raw images into TFRecord files of the published form; continues an interrupted build."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _shards(out: Path, images: Dict[str, List[RawImage]], asked: Optional[int]) 
 
 
 def _claim(out: Path, images: Dict[str, List[RawImage]], shards: int, longest: Optional[int]) -> None:
-    """Make sure that what is in `out` was begun with the same images and options."""
+    """Refuse an `out` that was begun with other images or options."""
     names = [f"{split} {image.label} {image.file.name}" for split, part in images.items() for image in part]
     digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
     state = {"images": digest, "shards": shards, "longest_side": longest}
@@ -100,16 +100,16 @@ def _claim(out: Path, images: Dict[str, List[RawImage]], shards: int, longest: O
 
 
 def _difference(before: Any, now: int) -> str:
-    """How many images there were and are, where the former is known."""
+    """How many images there are now, compared with before, if that is known."""
     if not isinstance(before, int):
         return ""
     if before == now:
-        return f" (there are {now} now, as many, with other names or classes)"
+        return f" (there are still {now}, with other names or classes)"
     return f" (there are {now} now, {abs(now - before)} {'fewer' if now < before else 'more'})"
 
 
 def _write_shard(shard: _Shard, longest: Optional[int], progress: Progress) -> int:
-    """Write one file of records; says how many images had to be converted."""
+    """Write one file of records; returns how many images were converted."""
     converted = 0
 
     def records() -> Iterator[bytes]:
@@ -138,7 +138,7 @@ def _write_shard(shard: _Shard, longest: Optional[int], progress: Progress) -> i
 
 
 def _as_jpeg(file: RawFile, longest: Optional[int]) -> Tuple[bytes, ImageHeader, bool]:
-    """An image as JPEG in RGB or grey, its header, and whether it had to be made anew."""
+    """An image as JPEG in RGB or grey, its header, and whether it was converted."""
     data = file.read()
     try:
         header = read_header(data)
@@ -149,7 +149,7 @@ def _as_jpeg(file: RawFile, longest: Optional[int]) -> Tuple[bytes, ImageHeader,
         raise DataError(f"{file} cannot be decoded: {why}", hint=hint) from error
     is_plain = header.format == "JPEG" and header.channels in (1, 3)
     is_small = longest is None or max(header.height, header.width) <= longest
-    if is_plain and is_small:  # decoded all the same: one that is cut off would end a training
+    if is_plain and is_small:  # decoded nevertheless: an image that is cut off would end a training
         return data, header, False
     if not is_small:
         scale = longest / max(header.height, header.width)  # type: ignore[operator]

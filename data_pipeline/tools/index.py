@@ -13,7 +13,7 @@ from ipulaunch.data_pipeline.tools.sets import find_set, holds_records
 
 
 def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
-    """Index every split; says what there is and where the index is kept."""
+    """Index every split; returns the counts and the place of the index."""
     directory = Path(options["directory"])
     if not holds_records(directory):
         arrays = find_arrays(directory)

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import numpy as np
 
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
-from ipulaunch.data_pipeline.tools.new_set import generator, new_directory
+from ipulaunch.data_pipeline.tools.new_set import Part, generator, new_directory
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
-# The channels of the published volumes are redshifts: the same structure, less and less grown.
+# The channels of the published volumes are redshifts: the same structure at earlier and earlier times.
 _GROWTH = np.array([1.0, 0.8, 0.6, 0.45], np.float32)
 _MEAN_COUNT = 8.0
 
 
-class _File(NamedTuple):
-    split: str
-    number: int
-    samples: range
-
-
 def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
-    """Write train/ and validation/ with files of so many samples each."""
+    """Write train/ and validation/."""
     counts = {"train": options["samples"], "validation": options["validation_samples"]}
     files = [file for split, count in counts.items() for file in _files(split, count, options["samples_per_file"])]
     progress = Progress(report, "volumes", sum(counts.values()))
@@ -33,8 +27,8 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
         for split in counts:
             (directory / split).mkdir()
 
-        def write(file: _File) -> int:
-            path = directory / file.split / f"part-{file.number:05}.tfrecord"
+        def write(file: Part) -> int:
+            path = directory / file.split / file.name
             write_records(path, _records(file, options["side"], options["seed"], progress), packed=options["gzip"])
             return path.stat().st_size
 
@@ -42,12 +36,15 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     return {"out": str(out), "samples": counts, "files": len(files), "bytes": size}
 
 
-def _files(split: str, count: int, per_file: int) -> List[_File]:
+def _files(split: str, count: int, per_file: int) -> List[Part]:
     starts = range(0, count, per_file)
-    return [_File(split, n, range(start, min(start + per_file, count))) for n, start in enumerate(starts)]
+    return [
+        Part(split, f"part-{n:05}.tfrecord", range(start, min(start + per_file, count)))
+        for n, start in enumerate(starts)
+    ]
 
 
-def _records(file: _File, side: int, seed: int, progress: Progress) -> Iterator[bytes]:
+def _records(file: Part, side: int, seed: int, progress: Progress) -> Iterator[bytes]:
     for number in file.samples:
         volume, targets = draw_sample(side, seed, file.split, number)
         yield encode_example({"x": volume.astype("<i2").tobytes(), "y": targets})
@@ -55,7 +52,7 @@ def _records(file: _File, side: int, seed: int, progress: Progress) -> Iterator[
 
 
 def draw_sample(side: int, seed: int, split: str, number: int) -> Tuple[np.ndarray, np.ndarray]:
-    """Counts in a volume, and what they were drawn from: amplitude, slope, cut-off and mean, each in [-1, 1]."""
+    """Counts in a volume, and their parameters: amplitude, slope, cut-off and mean, each in [-1, 1]."""
     draw = generator(seed, split, number)
     targets = draw.random(4, np.float32) * 2 - 1
     amplitude, slope, cut_off, mean = targets.tolist()

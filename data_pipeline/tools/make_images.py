@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import struct
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
-from ipulaunch.data_pipeline.tools.new_set import generator, new_directory
+from ipulaunch.data_pipeline.tools.new_set import Part, generator, new_directory
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.pictures import paint
 from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
@@ -18,12 +18,6 @@ from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_re
 _JPEG_QUALITY = 96  # with the noise of the pictures, about the 110 kB that one of ImageNet's takes
 _CIFAR_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _CIFAR_BATCHES = 5
-
-
-class _Shard(NamedTuple):
-    split: str
-    name: str
-    samples: range
 
 
 def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
@@ -40,7 +34,7 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
 def _imagenet(directory: Path, counts: Dict[str, int], options: Dict[str, Any], progress: Progress) -> None:
     import tensorflow as tf
 
-    def records(shard: _Shard) -> Iterator[bytes]:
+    def records(shard: Part) -> Iterator[bytes]:
         for number in shard.samples:
             features = imagenet_sample(options, shard.split, number)
             pixels = features.pop("pixels")
@@ -48,7 +42,7 @@ def _imagenet(directory: Path, counts: Dict[str, int], options: Dict[str, Any], 
             yield encode_example({**features, "image/encoded": encoded})
             progress.add()
 
-    def write(shard: _Shard) -> None:
+    def write(shard: Part) -> None:
         write_records(directory / shard.name, records(shard))
 
     files = options["files"]
@@ -59,10 +53,10 @@ def _imagenet(directory: Path, counts: Dict[str, int], options: Dict[str, Any], 
         pass
 
 
-def _shards(split: str, count: int, files: int) -> List[_Shard]:
+def _shards(split: str, count: int, files: int) -> List[Part]:
     edges = np.linspace(0, count, files + 1).astype(int).tolist()
     names = [f"{split}-{number:05}-of-{files:05}" for number in range(files)]
-    return [_Shard(split, name, range(*edges[number : number + 2])) for number, name in enumerate(names)]
+    return [Part(split, name, range(*edges[number : number + 2])) for number, name in enumerate(names)]
 
 
 def imagenet_sample(options: Dict[str, Any], split: str, number: int) -> Dict[str, Any]:
@@ -93,7 +87,7 @@ def imagenet_sample(options: Dict[str, Any], split: str, number: int) -> Dict[st
 def small_samples(
     options: Dict[str, Any], split: str, count: int, side: int, progress: Progress
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """So many square pictures of ten classes, all at once, and their labels."""
+    """This many square pictures of ten classes, all at once, and their labels."""
 
     def one(number: int) -> Tuple[np.ndarray, int]:
         draw = generator(options["seed"], split, number)

@@ -1,4 +1,4 @@
-"""A data set in the making: its directory, and the random numbers of its samples."""
+"""A new data set: its directory, its files, and the random numbers of its samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,17 @@ from ipulaunch.configs.errors import UsageError
 from ipulaunch.data_pipeline.records.files import SPLITS
 
 
+class Part(NamedTuple):
+    """A file of the set, and the samples that it gets."""
+
+    split: str
+    name: str
+    samples: range
+
+
 @contextlib.contextmanager
 def new_directory(out: Path) -> Iterator[Path]:
-    """A directory to write to; its contents come to stand in `out` when all of them are there, else none does."""
+    """A directory to write to; its contents move to `out` when all of them are complete, and otherwise disappear."""
     is_new = not out.exists()
     if not is_new and not out.is_dir():
         raise _not_empty(out)
@@ -28,7 +36,7 @@ def new_directory(out: Path) -> Iterator[Path]:
         if any(path != making or not is_locked for path in out.iterdir()):
             raise _not_empty(out)
         if making.exists():
-            shutil.rmtree(making)  # of a process that was killed: a living one would hold the lock
+            shutil.rmtree(making)  # left by a killed process: a living one would hold the lock
         making.mkdir()
         try:
             yield making
@@ -44,7 +52,7 @@ def new_directory(out: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _locked(out: Path) -> Iterator[bool]:
-    """Inside, nobody else makes a set in this directory; gives False where a file system has no such locks."""
+    """Inside, no other process makes a set in this directory; False if the file system has no locks."""
     descriptor = os.open(out, os.O_RDONLY)
     try:
         yield _lock(descriptor, out)

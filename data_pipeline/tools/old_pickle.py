@@ -1,7 +1,7 @@
-"""Writes the one kind of pickle that CIFAR-10's published Python batches are, opcode by opcode.
+"""Writes pickles like CIFAR-10's published Python batches, opcode by opcode.
 
 They come from Python 2, protocol 2: a dictionary of byte strings, lists and one array of bytes. Python 3 would write
-its byte strings and arrays in another way, which readers of the published files need not know.
+its byte strings and arrays differently, and readers of the published files need not know that form.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _number(value: int) -> bytes:
 
 
 def _array(value: np.ndarray) -> bytes:
-    """Two dimensions of uint8, in the words of numpy's own __reduce__."""
+    """Two dimensions of uint8, as numpy's own __reduce__ writes them."""
     rows, columns = value.shape
     empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n" + _number(0) + b"\x85" + _text(b"b") + b"\x87R"
     kind = b"cnumpy\ndtype\n" + _text(b"u1") + _number(0) + _number(1) + b"\x87R"

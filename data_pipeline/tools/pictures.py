@@ -1,4 +1,4 @@
-"""Made-up pictures that show their class: its colour, the direction of its stripes, and where its spot lies."""
+"""Synthetic pictures that show their class by colour, direction of stripes, and place of a spot."""
 
 from __future__ import annotations
 

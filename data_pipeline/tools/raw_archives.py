@@ -1,4 +1,4 @@
-"""The archives of the ImageNet challenge: where each image lies in them. Nothing is ever unpacked to disk."""
+"""The archives of the ImageNet challenge: where each image lies in them. This module never unpacks anything to disk."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def images_in(archive: Path) -> List[RawFile]:
 def _images(opened: tarfile.TarFile, archive: Path, start: int) -> List[RawFile]:
     images = []
     for member in _files(opened, archive):
-        name = PurePosixPath(member.name).name  # only the last part of a path counts, so that none can lead anywhere
+        name = PurePosixPath(
+            member.name
+        ).name  # only the last part of a path is used, so that no path can lead elsewhere
         if is_image(name):
             images.append(RawFile(archive, name, start + member.offset_data, member.size))
     return sorted(images, key=lambda image: image.name)
@@ -47,11 +49,11 @@ def _images(opened: tarfile.TarFile, archive: Path, start: int) -> List[RawFile]
 def _files(opened: tarfile.TarFile, archive: Path) -> Iterator[tarfile.TarInfo]:
     for member in opened:
         if member.issparse():
-            raise DataError(f"{archive}: {member.name} is stored with holes, which the published archives have not")
+            raise DataError(f"{archive}: {member.name} is stored with holes, unlike the published archives")
         if member.isreg():
             yield member
         opened.members.clear()  # type: ignore[attr-defined]  # tarfile keeps all it has seen, here 1.3 million
-    # A damaged header looks to tarfile like the end, and all behind it would be missed.
+    # tarfile takes a damaged header for the end, and would miss everything after it.
     assert opened.fileobj is not None
     opened.fileobj.seek(opened.offset)
     if opened.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
@@ -60,7 +62,7 @@ def _files(opened: tarfile.TarFile, archive: Path) -> Iterator[tarfile.TarInfo]:
 
 @contextlib.contextmanager
 def _opened(archive: Path, part: Optional[IO[bytes]] = None, name: str = "") -> Iterator[tarfile.TarFile]:
-    """An archive, or one inside of it. Only unpacked ones: the place of an image must be one in the file."""
+    """An archive, or one inside it. Only uncompressed ones: an image must lie in the file as it is."""
     where = f"{archive}: {name}" if name else str(archive)
     about: Dict[str, Any] = {"fileobj": part} if part is not None else {"name": archive}
     try:

@@ -12,7 +12,7 @@ _SUFFIXES = {".jpeg", ".jpg", ".png"}
 
 
 def is_image(name: str) -> bool:
-    """Whether a file of this name is taken for an image; one that starts with a dot is not."""
+    """Whether a file of this name is an image; one that starts with a dot is not."""
     return PurePath(name).suffix.lower() in _SUFFIXES and not name.startswith(".")
 
 
@@ -22,7 +22,7 @@ class RawFile(NamedTuple):
     path: Path  # of the file, or of the archive
     name: str
     offset: int = 0
-    size: Optional[int] = None  # all of the file where it is None
+    size: Optional[int] = None  # None: the whole file
 
     def __str__(self) -> str:
         return str(self.path) if self.size is None else f"{self.path}: {self.name} at byte {self.offset}"

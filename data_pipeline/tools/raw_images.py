@@ -14,7 +14,7 @@ from ipulaunch.data_pipeline.tools.raw_file import RawFile, is_image
 _LABELS = "validation_labels.txt"
 _GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 _SYNSETS = "synsets.txt"  # in the order of the development kit's numbers
-_SHUFFLE_KEY = 12345  # any; always the same, so that a build that goes on has the same order
+_SHUFFLE_KEY = 12345  # any number; always the same, so that a continued build has the same order
 
 Classes = Dict[str, List[RawFile]]
 
@@ -60,7 +60,7 @@ def _training_classes(raw: Path) -> Classes:
 
 
 def _folders(directory: Path) -> List[str]:
-    """The names of the class folders; those that start with a dot are of programs, such as .ipynb_checkpoints."""
+    """The names of the class folders; those that start with a dot belong to programs, such as .ipynb_checkpoints."""
     if not directory.is_dir():
         return []
     return sorted(path.name for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
@@ -94,7 +94,9 @@ def _flat(
         numbered = _by_number(_synsets_of_the_kit(path, labels))
     else:
         numbered = _by_number(list(labels))
-        if any(name.lstrip("0") in numbered for name in labels):  # such a name could be meant as another one's number
+        if any(
+            name.lstrip("0") in numbered for name in labels
+        ):  # such a name could also be the number of another class
             numbered = {}
     return [RawImage(file, *_class(line, numbered, labels, path)) for file, line in zip(images, lines)]
 
@@ -131,7 +133,7 @@ def _class(line: str, numbered: Dict[str, str], labels: Dict[str, int], path: Pa
         known = f"neither a class of the training images nor a number to {len(numbered)}"
         if not numbered:
             known = "the training images have classes named by numbers, and none of this name"
-        raise DataError(f"{path}: {line!r} is no class: {known}")
+        raise DataError(f"{path}: {line!r} is not a class: {known}")
     return labels[synset], synset
 
 

@@ -1,4 +1,4 @@
-"""What the fields of a record should be, for each of the published sets."""
+"""The expected fields of a record, for each of the published sets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _check_volume(data: bytes, features: Dict[str, Span]) -> Findings:
         size = volume.stop - volume.start
         side = round((size / (2 * CHANNELS)) ** (1 / 3))
         if side < 1 or side**3 * 2 * CHANNELS != size:
-            problems.append(f"x has {size} bytes, which are no int16 volume [S, S, S, {CHANNELS}]")
+            problems.append(f"x has {size} bytes, which is not an int16 volume [S, S, S, {CHANNELS}]")
         else:
             form = f"{side} x {side} x {side} x {CHANNELS}"
     if targets is None or targets.kind != "floats":
@@ -92,7 +92,7 @@ def _oddities(header: ImageHeader) -> List[str]:
 
 
 def _check_boxes(data: bytes, features: Dict[str, Span]) -> List[str]:
-    """Boxes are optional, and a list of none is written as nothing at all."""
+    """Boxes are optional; an empty list has no entry at all."""
     spans = [features[name] for name in _BOX if name in features and features[name].kind]
     if not spans:
         return []

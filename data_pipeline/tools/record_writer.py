@@ -11,7 +11,7 @@ import numpy as np
 
 from ipulaunch.data_pipeline.records.tfrecord import masked_crc
 
-# Bytes or text, whole numbers, or floats as an array: the three kinds of values a tf.train.Example knows.
+# Bytes or text, whole numbers, or floats as an array: the three kinds of values in a tf.train.Example.
 Value = Union[bytes, str, Sequence[int], np.ndarray]
 
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3

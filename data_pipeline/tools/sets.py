@@ -1,4 +1,4 @@
-"""Which of the published sets a directory holds, told by its files, and the record files of its splits."""
+"""Which of the published sets a directory holds, by its files, and the record files of its splits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RecordSet(NamedTuple):
 
     kind: str  # "cosmoflow" or "imagenet"
     splits: Dict[str, Tuple[Path, ...]]
-    missing: Tuple[Path, ...] = ()  # files that the names of the others promise
+    missing: Tuple[Path, ...] = ()  # files that the names of the others imply
     strangers: Tuple[Path, ...] = ()  # files of another set than the others
 
     @property
@@ -24,14 +24,14 @@ class RecordSet(NamedTuple):
 
 
 def holds_records(directory: Path) -> bool:
-    """Whether there are record files in a directory; what is none is refused."""
+    """Whether there are record files in a directory; an error if it is not a directory."""
     if not directory.is_dir():
         raise DataError(f"{directory} is not a directory")
     return any(shards(directory, split).paths or volumes(directory, split) for split in SPLITS)
 
 
 def find_set(directory: Path) -> RecordSet:
-    """The set in a directory; a directory with none is refused."""
+    """The set in a directory; an error if there is none."""
     images = {split: shards(directory, split) for split in SPLITS}
     splits = {split: found.paths for split, found in images.items() if found.paths}
     if splits:

@@ -1,4 +1,4 @@
-"""What the instances of a run have left of the samples they took, in all of its attempts."""
+"""The traces of the samples that the instances of a run took, in all of its attempts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Attempt(NamedTuple):
     name: str  # for messages
     directory: RunDirectory
     begun: Tuple[Begun, ...]  # by instance
-    last_update: int  # that an event tells of; the trace may go further
+    last_update: int  # of the last event; the trace may go further
     is_done: bool
     replacements: Set[Tuple[int, int]]  # a sample that could not be read, and the one taken instead
 
@@ -62,9 +62,9 @@ class Attempt(NamedTuple):
 
 
 def read_attempts(run: RunDirectory, instances: int) -> List[Attempt]:
-    """The attempts that something is left of, in their order; the present one has so many instances.
+    """The attempts that left records, in their order; `instances` is the number for the latest one.
 
-    Each begins after the one before it. One that did not begin to train, or that a later one began before, is left out.
+    Each begins after the one before it. An attempt that did not train, or that a later one repeats, is left out.
     """
     found = []
     for number in run.earlier_attempts():
@@ -116,7 +116,7 @@ def _read_events(path: Path) -> _Said:
 
 
 def _events(path: Path) -> Iterator[Event]:
-    """The events of an instance; one that has recorded nothing has none."""
+    """The events of an instance; empty if it recorded nothing."""
     try:
         for number, lines in _whole_lines(path):
             for at, line in enumerate(lines.split(b"\n")[:-1], number):
@@ -136,7 +136,7 @@ def _events(path: Path) -> Iterator[Event]:
 
 
 def read_trace(path: Path) -> np.ndarray:
-    """The samples that an instance took, a row for each; a last line that was not written to its end is left out."""
+    """The samples that an instance took, a row for each; an incomplete last line is left out."""
     parts: List[np.ndarray] = []
     try:
         for number, lines in _whole_lines(path):
@@ -171,9 +171,9 @@ def _numbers(path: Path, number: int, lines: bytes) -> np.ndarray:
 
 
 def _whole_lines(path: Path) -> Iterator[Tuple[int, bytes]]:
-    """Parts of a file that end with a line, and the number of their first; a last line without an end is left out.
+    """Parts of a file that end with a line, and the number of their first; an incomplete last line is left out.
 
-    What is no regular file is an OSError: a pipe or a device may have no end.
+    Anything but a regular file is an OSError: a pipe or a device may be endless.
     """
     number, rest = 1, b""
     with open_regular(path) as file:

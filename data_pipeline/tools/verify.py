@@ -20,11 +20,11 @@ from ipulaunch.data_pipeline.tools.sets import RecordSet, find_set, holds_record
 from ipulaunch.topology import Batch
 
 _LARGEST_RECORD = 1 << 31  # bytes; a protocol buffer cannot be larger
-_NOTED = 20  # places that are named for each oddity
+_NOTED = 20  # places to show for each oddity
 
 
 class Place(NamedTuple):
-    """Where something is: a file and, where it is about one, a record and its first byte."""
+    """A place: a file and, for a record, its number and its first byte."""
 
     file: str
     record: Optional[int] = None
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 class _Checked(NamedTuple):
-    """What was found in one file."""
+    """The findings for one file."""
 
     split: str
     records: int
@@ -43,11 +43,11 @@ class _Checked(NamedTuple):
 
 
 class _Broken(Exception):
-    """The rest of a file cannot be told apart into records."""
+    """The rest of a file cannot be divided into records."""
 
 
 def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
-    """Verify a set; every defect is reported where it is met, the result counts."""
+    """Verify a set; reports each defect at once, and returns the counts."""
     shares_of = _plan(options)
     directory = Path(options["directory"])
     if not holds_records(directory):
@@ -121,8 +121,8 @@ def _check_files(found: RecordSet, report: Report) -> Iterator[_Checked]:
 
 def _check_file(kind: str, split: str, path: Path, progress: Progress) -> _Checked:
     checked = _Checked(split, 0, 0, [], [], [])
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        checked.defects.append((Place(str(path)), "it is no file"))
+    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        checked.defects.append((Place(str(path)), "it is not a file"))
         return checked
     number = position = 0
     try:
@@ -178,7 +178,7 @@ def _read_record(stream: IO[bytes]) -> Tuple[Optional[bytes], bool]:
 
 
 def _plan(options: Dict[str, Any]) -> Any:
-    """How the samples of a split fall to the instances of the plan that was asked about, if one was."""
+    """How the samples of a split are divided among the instances, if --replicas and --instances are given."""
     names = ("instances", "replicas", "micro_batch_size", "gradient_accumulation_count")
     instances, replicas, micro_size, accumulation = (options.get(name) for name in names)
     if not (instances or replicas or micro_size or accumulation):

@@ -1,4 +1,4 @@
-"""What the Python of the instances answers about itself, in a process of its own: TensorFlow may not even load."""
+"""Asks the Python of the instances about itself, in a process of its own: TensorFlow may not even load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ipulaunch.launcher.doctor.environment import Environment, Output
 
 TIMEOUT_S = 120.0  # TensorFlow from a busy network file system takes a minute
 
-# One line says what is asked next, one what came of it: the last question is known even if the process dies of it.
+# One line names the question, the next has the answer: the last question is known even if it kills the process.
 _QUESTIONS = r"""
 import importlib.util
 import json
@@ -88,7 +88,7 @@ os._exit(0)
 
 
 class Answer(NamedTuple):
-    """What was found, or why nothing was."""
+    """An answer, or the reason why there is none."""
 
     value: str = ""
     error: str = ""
@@ -110,7 +110,7 @@ def ask_python(python: str, environment: Environment) -> Answers:
 
 
 def read_answers(said: Output) -> Answers:
-    """The answers in what the process wrote; a question without one is what it died of."""
+    """The answers in the output of the process; a question without an answer ended the process."""
     answers: Dict[str, Answer] = {}
     asked = ""
     for line in said.out.splitlines():

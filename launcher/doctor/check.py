@@ -1,4 +1,4 @@
-"""One finding of the doctor, and how it is worded."""
+"""One finding of the doctor, and its text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ OK, WARNING, MISSING = "ok", "warning", "missing"
 POPRUN, OPENMPI, DIRECT = "poprun", "openmpi", "direct"
 BOTH = (POPRUN, OPENMPI)
 
-_LONGEST = 300  # characters of a finding; what other programs say can be pages
+_LONGEST = 300  # characters of a finding; the output of other programs can be pages long
 _STYLE = r"\x1b\[[0-9;?]*[A-Za-z]"  # colours of a terminal
 _VALUE = r"([\w.-]+)=([^\s,;'\")]+)"
 _USER = r"://[^\s/@]+@"
 
 
 class Check(NamedTuple):
-    """Something that was looked at: what was found, and what to do where that is not enough."""
+    """One check: what the doctor found, and what to do if that is not enough."""
 
     group: str
     name: str
@@ -47,6 +47,6 @@ def amount(size: float) -> str:
 def _plain(text: str) -> str:
     printable = "".join(character if character.isprintable() else " " for character in re.sub(_STYLE, "", text))
     words = " ".join(redact(printable.split()))
-    # What other programs say also has them in brackets and in addresses.
+    # Output of other programs also has secrets in brackets and in addresses.
     words = re.sub(_VALUE, lambda match: f"{match[1]}={MASK}" if is_secret(match[1]) else match[0], words)
     return re.sub(_USER, f"://{MASK}@", words)

@@ -19,12 +19,12 @@ VIPU_PORT = 8090  # poprun's own default
 
 
 class Vipu(NamedTuple):
-    """The V-IPU controller and the partition that were asked for."""
+    """The V-IPU controller and the partition that the user names."""
 
     host: Optional[str] = None
     port: int = VIPU_PORT
     partition: Optional[str] = None
-    may_create: bool = False  # poprun is told to make or change the partition
+    may_create: bool = False  # the options let poprun make or change the partition
 
 
 class Place(NamedTuple):
@@ -34,8 +34,8 @@ class Place(NamedTuple):
     path: Path
     flag: str
     stops: Tuple[str, ...] = BOTH  # the engines that cannot work without it
-    holds: Tuple[str, ...] = ()  # patterns of files, of each of which there must be one
-    holds_any: Tuple[str, ...] = ()  # patterns, of one of which there must be one
+    holds: Tuple[str, ...] = ()  # patterns of files, each of which must match
+    holds_any: Tuple[str, ...] = ()  # patterns of files, one of which must match
 
 
 class Diagnosis(NamedTuple):
@@ -50,16 +50,16 @@ class Diagnosis(NamedTuple):
     writes: Tuple[Place, ...] = ()
     reads: Tuple[Place, ...] = ()
     volumes: Optional[Volumes] = None
-    samples: str = ""  # SYNTHETIC or NOT_NAMED, where no directory has them
+    samples: str = ""  # SYNTHETIC or NOT_NAMED, if no directory has them
     hosts: Tuple[str, ...] = ()  # beside this machine
     vipu: Optional[Vipu] = None
     directory: Path = Path()  # where runs/ is
-    is_own_program: bool = False  # of the user's, which brings its own libraries
+    is_own_program: bool = False  # the user's program, which brings its own libraries
     needs_estimators: bool = False
 
     @property
     def runs(self) -> Path:
-        """Where the runs lie, and this one will."""
+        """The directory of the runs, this one included."""
         return self.run_dir.parent if self.run_dir else self.directory / RUNS
 
     @property
@@ -80,14 +80,14 @@ class Diagnosis(NamedTuple):
         return DIRECT if engine == POPRUN and self.is_direct else engine
 
     def ours(self, *engines: str) -> Tuple[str, ...]:
-        """The engines that stop where something is missing that our own workloads use."""
+        """The engines that cannot run without something that our own workloads use."""
         return () if self.is_own_program else engines
 
     @property
     def through_ours(self) -> Tuple[str, ...]:
         """The engines that start instances through our package.
 
-        A program of the user's own is started as it is by poprun, and through a module of ours by mpirun.
+        poprun starts a user's own program directly, and mpirun starts it through a module of ours.
         """
         return (*self.ours(POPRUN), OPENMPI)
 
@@ -107,7 +107,7 @@ def with_places(diagnosis: Diagnosis, workload: str, settings: Any) -> Diagnosis
             reads.append(place._replace(holds=_record_files(training)))
         else:
             reads.append(place._replace(holds_any=PUBLISHED_SETS[workload].signs))
-    if training.checkpoint_input_dir and not training.training:  # which a training writes first
+    if training.checkpoint_input_dir and not training.training:  # a training writes it first
         reads.append(_place("checkpoints to evaluate", training.checkpoint_input_dir, "--checkpoint-input-dir"))
     if training.resume:
         reads.append(_place("run to resume", training.resume, "--resume"))
@@ -117,7 +117,7 @@ def with_places(diagnosis: Diagnosis, workload: str, settings: Any) -> Diagnosis
     if data.stage_dir:
         writes.append(_place("staged records", data.stage_dir, "--stage-dir"))
     if settings.estimator_run.model_dir:
-        # Training makes it, and continues what it holds; an Estimator that is tested has nothing else.
+        # Training makes it, or continues from it; testing an Estimator only reads it.
         model = _place("model directory", settings.estimator_run.model_dir, "--model-dir")
         (writes if training.training else reads).append(model)
     samples = ""

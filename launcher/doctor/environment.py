@@ -15,8 +15,8 @@ from typing import IO, Callable, Mapping, NamedTuple, Optional, Sequence
 
 from ipulaunch.launcher.engines import discovery
 
-_MOST_OUTPUT = 1 << 20  # bytes that are read of what a command says
-_END_S = 2.0  # for the kernel to end what was killed
+_MOST_OUTPUT = 1 << 20  # bytes to read of a command's output
+_END_S = 2.0  # for the kernel to end a killed process
 
 
 class Output(NamedTuple):
@@ -33,7 +33,7 @@ class Output(NamedTuple):
 
 
 class Space(NamedTuple):
-    """What is left of a file system."""
+    """The space left on a file system."""
 
     size: int
     free: int
@@ -41,7 +41,7 @@ class Space(NamedTuple):
 
 
 def _run(argv: Sequence[str], timeout_s: float, text: str = "") -> Output:
-    """Run a command for a limited time. Its output goes to files: what it leaves behind would hold a pipe open."""
+    """Run a command for a limited time. Its output goes to files: a process left behind would hold a pipe open."""
     try:
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             given.write(text.encode())
@@ -112,7 +112,7 @@ class Environment:
     clock: Callable[[], float] = time.time
 
     def read(self, path: str) -> str:
-        """A file of the kernel's below the root; nothing where there is none."""
+        """A kernel file below the root; empty if there is none."""
         try:
             return (self.root / path).read_text(encoding="utf-8", errors="replace")
         except OSError:

@@ -1,4 +1,4 @@
-"""All checks at the same time, each with a limit, none of which can stop the others."""
+"""All checks, run at the same time with a limit; none can stop the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALL_S = TIMEOUT_S + 15  # longer than any check has for itself
 
 
 def examinations(diagnosis: Diagnosis) -> List[Tuple[str, str, Examination]]:
-    """What is looked at: the group and the name under which it is missed when it does not come to an end."""
+    """The examinations to run, each with the group and the name to report if it does not end."""
     found: List[Tuple[str, str, Examination]] = []
     if diagnosis.examines(POPRUN):
         found += [(sdk.GROUP, "SDK", sdk.check_sdk), (sdk.GROUP, "V-IPU", sdk.check_vipu)]
@@ -57,7 +57,7 @@ def run_examinations(
         try:
             results[number] = examine(diagnosis, environment)
         except Exception as error:  # noqa: BLE001 - a machine may be broken in ways nobody thought of
-            results[number] = [_unknown(group, name, f"could not be looked at: {type(error).__name__}: {error}")]
+            results[number] = [_unknown(group, name, f"could not be checked: {type(error).__name__}: {error}")]
 
     deadline = time.monotonic() + limit_s
     # Daemons: a file system that does not answer must not keep us from ending.
@@ -67,7 +67,7 @@ def run_examinations(
     try:
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-    except KeyboardInterrupt:  # what we have started is interrupted too, and cleans up
+    except KeyboardInterrupt:  # the commands that we started are interrupted too, and clean up
         deadline = time.monotonic() + _CLEAN_UP_S
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -80,4 +80,4 @@ def run_examinations(
 
 
 def _unknown(group: str, name: str, found: str) -> Check:
-    return Check(group, name, WARNING, found, "look at it by hand")
+    return Check(group, name, WARNING, found, "check it by hand")

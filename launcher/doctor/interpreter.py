@@ -18,11 +18,11 @@ GROUP = "Python of the instances"
 _TENSORFLOW = "pip install 'ipulaunch[cpu]', or on a POD the SDK's tensorflow and keras wheels"
 _ESTIMATORS = "pip install 'tensorflow<2.16' or the Poplar SDK's, or train with Keras: --api keras, --no-use-estimator"
 _OPENCV = "pip install 'ipulaunch[images]'"
-_WHEELS = "pip install the tensorflow and keras wheels inside the SDK; those of the package index know no IPU"
+_WHEELS = "pip install the tensorflow and keras wheels inside the SDK; those of the package index do not support IPUs"
 
 
 def check_interpreter(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
-    """Everything that the Python of the instances says of itself."""
+    """All checks of the Python of the instances."""
     answers = ask_python(diagnosis.python, environment)
     python = answers.about("python")
     if python.error:
@@ -76,7 +76,7 @@ def _keras(diagnosis: Diagnosis, answer: Answer) -> Check:
     if answer.error:
         return Check(GROUP, "Keras 2", MISSING, answer.error, fix, diagnosis.ours(*BOTH))
     if not answer.value:
-        return Check(GROUP, "Keras 2", WARNING, "there is a Keras that does not say its version", fix)
+        return Check(GROUP, "Keras 2", WARNING, "this Keras does not report its version", fix)
     if not answer.value.startswith("2."):
         return Check(GROUP, "Keras 2", MISSING, f"this is Keras {answer.value}", fix, diagnosis.ours(*BOTH))
     return Check(GROUP, "Keras 2", OK, answer.value)
@@ -84,7 +84,7 @@ def _keras(diagnosis: Diagnosis, answer: Answer) -> Check:
 
 def _estimators(diagnosis: Diagnosis, tensorflow: Answer, answer: Answer) -> Check:
     if answer.error:
-        found = f"TensorFlow {tensorflow.value} has none: 2.15 was the last that had them"
+        found = f"TensorFlow {tensorflow.value} has none: 2.15 is the last version with Estimators"
         return Check(GROUP, "Estimators", MISSING, found, _ESTIMATORS, diagnosis.ours(*BOTH))
     return Check(GROUP, "Estimators", OK, f"those of TensorFlow {tensorflow.value}")
 

@@ -1,4 +1,4 @@
-"""What earlier runs have left behind: processes, memory, sessions, half-written checkpoints, runs without an end."""
+"""What earlier runs left behind: processes, memory, sessions, half-written checkpoints, runs without an end."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ipulaunch.launcher.supervise.session_files import left_sessions, place_of_s
 
 GROUP = "leftovers"
 _INSTANCE = "ipulaunch.workers"
-# Programs that an instance may be below, here or on a host where only a daemon is.
+# Programs that may be above an instance, here or on a host with only a daemon.
 _LAUNCHERS = {"ipulaunch", "ipulaunch.launcher", "poprun", "mpirun", "mpiexec", "prterun", "prte", "prted", "orted"}
 _LAUNCHERS |= {"srun", "slurmstepd"}
-_MOST_RUNS = 200  # the newest, that are looked at
+_MOST_RUNS = 200  # the newest, to examine
 
 
 class Program(NamedTuple):
@@ -46,7 +46,7 @@ class Program(NamedTuple):
 
 
 def check_leftovers(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
-    """Five kinds, each with how to be rid of it."""
+    """Five kinds of leftovers, each with a way to remove it."""
     processes = read_programs(environment)
     runs = _runs(diagnosis, processes)
     return [
@@ -88,7 +88,7 @@ def _is_led(process: Program, processes: Dict[int, Program]) -> bool:
 
 
 def _runs(diagnosis: Diagnosis, processes: Dict[int, Program]) -> List[Path]:
-    """The newest runs that nothing works on any more."""
+    """The newest runs that no process works on any more."""
     busy = {word for process in processes.values() for word in process.words}
     found: Set[Path] = set()
     for base in {diagnosis.directory / RUNS, diagnosis.runs}:
@@ -98,7 +98,7 @@ def _runs(diagnosis: Diagnosis, processes: Dict[int, Program]) -> List[Path]:
 
 
 def _is_left(path: Path, busy: Set[str]) -> bool:
-    """Whether nothing works on a run, here or elsewhere, or will; a program of the user's own writes no end."""
+    """Whether no process works on a run, here or elsewhere, or will do so; a user's own program records no end."""
     run = records_of(path)
     waits = run.path == path and run.submitted.is_file()
     return run.job.is_file() and not waits and str(run.path) not in busy and time.time() - last_sign(run) >= FRESH_S
@@ -150,7 +150,7 @@ def _memory(processes: Dict[int, Program], environment: Environment) -> Check:
     if not left:
         return Check(GROUP, "memory", OK, "none that instances of yours shared")
     found = f"{size / 2**20:.0f} MiB of memory that no process uses: {some(left)} in /dev/shm"
-    return Check(GROUP, "memory", WARNING, found, "while no run of yours is on here: rm /dev/shm/sm_segment.*")
+    return Check(GROUP, "memory", WARNING, found, "while no run of yours is active here: rm /dev/shm/sm_segment.*")
 
 
 def _sessions(environment: Environment) -> Check:

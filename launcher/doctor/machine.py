@@ -23,13 +23,13 @@ _SHARED_INSTANCE = 16 * _MIB  # what Open MPI maps for an instance
 _SHARED_IPU = _GIB
 _FILES, _FILES_EACH = 64, 16  # of mpirun: its own, and pipes and sockets for an instance
 _THREADS_EACH, _THREADS_PER_CORE = 40, 4  # of an instance: TensorFlow's pools
-_LOCKED = 64 << 20  # less than that, and the IPUs' network cards have nothing to work with
+_LOCKED = 64 << 20  # with less, the IPUs' network cards cannot lock their buffers
 _PORTS, _PORTS_EACH = 32, 8
 _RANGE = "net.ipv4.ip_local_port_range"
 
 
 def check_cores(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
-    """What the planner would find here, and whether the plan fits."""
+    """The cores that the planner finds here, and whether the plan fits."""
     try:
         host = hosts.discover("here", environment.root)
     except (IpulaunchError, ValueError) as error:
@@ -41,13 +41,13 @@ def check_cores(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     checks = [Check(GROUP, "cores", OK, found + _taken_away(len(cpus), environment))]
     if diagnosis.plan and diagnosis.instances > host.cores:
         found = f"{counted(diagnosis.instances, 'instance')} share {counted(host.cores, 'core')}"
-        fix = "use fewer with --num-instances, or more hosts; shared cores are slow, and right"
+        fix = "use fewer with --num-instances, or more hosts; results stay right on shared cores, but they are slow"
         checks.append(Check(GROUP, "instances", WARNING, found, fix))
     return checks
 
 
 def _taken_away(usable: int, environment: Environment) -> str:
-    """What stands between us and the whole machine."""
+    """What keeps us from using the whole machine."""
     try:
         online = len(cpulist.parse(environment.read("sys/devices/system/cpu/online").strip()))
         allowed = len(cpulist.parse(_allowed(environment.read("proc/self/status"))))
@@ -74,7 +74,7 @@ def _free(diagnosis: Diagnosis, environment: Environment) -> Check:
     free = int(match.group(1)) * 1024 if match else None
     known = [size for size in (free, limit) if size is not None]
     if not known:
-        return Check(GROUP, "memory", WARNING, "how much is free is not in /proc/meminfo", "is /proc mounted?")
+        return Check(GROUP, "memory", WARNING, "/proc/meminfo does not say how much is free", "is /proc mounted?")
     least = min(known)
     said = f"{amount(least)} free" if least == free else f"{amount(least)}, the limit of a cgroup"
     if least < diagnosis.instances * _INSTANCE:
@@ -91,7 +91,7 @@ def _shared(diagnosis: Diagnosis, environment: Environment) -> Check:
         space = environment.space(environment.root / "dev/shm")
     except OSError as error:
         fix = "mount a tmpfs on /dev/shm; in a container give --shm-size"
-        return Check(GROUP, name, WARNING, f"cannot be looked at: {error.strerror}", fix)
+        return Check(GROUP, name, WARNING, f"cannot be checked: {error.strerror}", fix)
     found = f"{amount(space.free)} of {amount(space.size)} free"
     need = diagnosis.instances * _SHARED_INSTANCE
     if diagnosis.engine == POPRUN:
@@ -105,7 +105,7 @@ def _shared(diagnosis: Diagnosis, environment: Environment) -> Check:
 
 
 def check_policy(answer: Answer) -> Check:
-    """Whether an instance may take its memory from its own NUMA node, as it tried."""
+    """Whether an instance may bind its memory to its own NUMA node, as tried by its Python."""
     name = "memory policy"
     if answer.error:
         return Check(GROUP, name, WARNING, answer.error, "without it, instances may use memory of other NUMA nodes")
@@ -116,7 +116,7 @@ def check_policy(answer: Answer) -> Check:
 
 
 def check_limits(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
-    """The limits against what the instances of this host take."""
+    """The limits, compared with what the instances of this host need."""
     text = environment.read("proc/self/limits")
     checks = [_open_files(diagnosis, text), _processes(diagnosis, text, environment)]
     if diagnosis.examines(POPRUN):
@@ -160,7 +160,7 @@ def _locked(text: str) -> Check:
 
 
 def _limit(text: str, name: str) -> Tuple[Optional[int], Optional[int]]:
-    """The soft and the hard limit; None is no limit, or none that is known."""
+    """The soft and the hard limit; None means no limit, or an unknown one."""
     match = re.search(rf"^{name}\s+(\S+)\s+(\S+)", text, re.MULTILINE)
     soft, hard = match.groups() if match else ("", "")
     return (int(soft) if soft.isdecimal() else None), (int(hard) if hard.isdecimal() else None)
@@ -171,7 +171,7 @@ def _count(limit: Optional[int]) -> str:
 
 
 def check_network(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
-    """Whether there are ports enough, and whether this machine can talk to itself."""
+    """Whether there are enough ports, and whether this machine can talk to itself."""
     return [_loopback(environment), *_ports(diagnosis, environment)]
 
 
@@ -186,7 +186,7 @@ def _loopback(environment: Environment) -> Check:
 def _ports(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     words = environment.read("proc/sys/net/ipv4/ip_local_port_range").split()
     if len(words) != 2 or not all(word.isdecimal() for word in words):
-        return []  # a container that hides it has the host's
+        return []  # a container without the file uses the host's range
     first, last = map(int, words)
     count, need = last - first + 1, _PORTS + _PORTS_EACH * diagnosis.instances
     found = f"{count} for outgoing connections: {first} to {last}"
@@ -196,7 +196,7 @@ def _ports(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
 
 
 def check_clock(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
-    """Whether the clock is past the moment in which this file was written."""
+    """Whether the clock is later than the time at which this file was written."""
     now = environment.clock()
     found = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < Path(__file__).stat().st_mtime:

@@ -16,7 +16,7 @@ _INSTALL = "pip install 'ipulaunch[cpu]' brings Open MPI and mpi4py"
 
 
 def check_mpirun(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
-    """Whether there is an mpirun of a version that we know."""
+    """Whether there is an mpirun of a supported version."""
     try:
         mpi = environment.open_mpi()
     except NotReadyError as error:
@@ -25,14 +25,14 @@ def check_mpirun(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
 
 
 def check_mpi4py(diagnosis: Diagnosis, environment: Environment, answer: Answer) -> Check:
-    """Whether the instances can talk to each other: through the Open MPI that starts them, and no other."""
+    """Whether the instances can talk to each other: through the Open MPI that starts them, not another one."""
     stops = diagnosis.ours(OPENMPI) if diagnosis.talks_over_mpi else ()
     if answer.error:
         return Check(GROUP, "mpi4py", MISSING, answer.error, f"in {diagnosis.python}: {_INSTALL}", stops)
     library = str(answer.value)
     match = re.search(r"Open MPI v?(\d+\.\d+\.\d+)", library)
     if not match:
-        found = f"it talks to {library[:60]!r}, and the instances are started by Open MPI"
+        found = f"it talks to {library[:60]!r}, and Open MPI starts the instances"
         fix = "pip uninstall mpi4py, then pip install 'ipulaunch[cpu]': both from the same Open MPI"
         return Check(GROUP, "mpi4py", MISSING, found, fix, stops)
     theirs = _version(environment)
@@ -42,7 +42,13 @@ def check_mpi4py(diagnosis: Diagnosis, environment: Environment, answer: Answer)
         return Check(GROUP, "mpi4py", MISSING, found, fix, stops)
     if theirs and theirs != match.group(1):
         found = f"it talks to Open MPI {match.group(1)}, and mpirun is {theirs}"
-        return Check(GROUP, "mpi4py", WARNING, found, "use mpirun and mpi4py of one Open MPI; these mostly get along")
+        return Check(
+            GROUP,
+            "mpi4py",
+            WARNING,
+            found,
+            "use mpirun and mpi4py of one Open MPI; these versions usually work together",
+        )
     return Check(GROUP, "mpi4py", OK, f"talks to Open MPI {match.group(1)}{', as mpirun does' if theirs else ''}")
 
 

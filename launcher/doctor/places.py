@@ -29,7 +29,7 @@ def check_places(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     checks += [_readable(place) for place in diagnosis.reads]
     if diagnosis.samples == NOT_NAMED:
         fix = "give --dataset-path, or --synthetic-data cpu for synthetic samples"
-        checks.append(Check(GROUP, "data", MISSING, "none are named", fix, BOTH))
+        checks.append(Check(GROUP, "data", MISSING, "no directory is named", fix, BOTH))
     elif diagnosis.samples == SYNTHETIC:
         checks.append(Check(GROUP, "data", OK, "synthetic samples: nothing to read"))
     return checks
@@ -43,8 +43,8 @@ def nearest(path: Path) -> Path:
 def _run_directory(diagnosis: Diagnosis, environment: Environment) -> Check:
     name, fix = "run directory", "go to a directory where you can write, or name one with --run-dir"
     if diagnosis.run_dir is not None and _exists(diagnosis.run_dir):
-        found = f"{diagnosis.run_dir} is there already"
-        return Check(GROUP, name, MISSING, found, "name one that is not, or leave --run-dir out", BOTH)
+        found = f"{diagnosis.run_dir} already exists"
+        return Check(GROUP, name, MISSING, found, "name a new one, or leave --run-dir out", BOTH)
     return _room(Place(name, diagnosis.run_dir or diagnosis.runs, "--run-dir"), fix, diagnosis, environment)
 
 
@@ -73,10 +73,10 @@ def _files(count: Optional[int]) -> str:
 
 
 def _readable(place: Place) -> Check:
-    """Whether a directory is there, can be read and holds anything."""
+    """Whether a directory exists, can be read and holds files."""
     path, fix = place.path, f"check {place.flag}"
     if not path.is_dir():
-        found = f"{path} is no directory" if _exists(path) else f"there is no directory {path}"
+        found = f"{path} is not a directory" if _exists(path) else f"there is no directory {path}"
         return Check(GROUP, place.name, MISSING, found, fix, BOTH)
     if not os.access(path, os.R_OK | os.X_OK):
         return Check(GROUP, place.name, MISSING, f"{path} cannot be read", f"chmod it, or {fix}", BOTH)
@@ -96,7 +96,7 @@ def _readable(place: Place) -> Check:
 
 
 def _look(path: Path) -> Tuple[int, str]:
-    """How many files there are, as far as we count, and the first that cannot be read."""
+    """The number of files, up to the limit, and the first that cannot be read."""
     count, closed = 0, ""
     for file in _below(path):
         count += 1
@@ -122,7 +122,7 @@ def _exists(path: Path) -> bool:
 
 
 def check_volumes(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
-    """One record of each split."""
+    """Check the size in one record of each split."""
     return (
         []
         if diagnosis.volumes is None

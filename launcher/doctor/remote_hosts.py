@@ -1,4 +1,4 @@
-"""The other hosts of a run: each is asked over ssh, all at the same time, before anything is started there."""
+"""The other hosts of a run: the doctor asks each over ssh, all at the same time, before anything starts there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ipulaunch.launcher.doctor.places import nearest
 from ipulaunch.topology.machines.hosts import is_here
 
 GROUP = "host "  # and its name
-# Inside a job mpirun starts its daemons with the scheduler's own means, where it was built for them.
+# Inside a job, mpirun starts its daemons through the scheduler, if it was built with support for it.
 _STARTERS = {"SLURM_JOB_ID": "srun", "PBS_NODEFILE": "the task manager of PBS"}
 _SSH = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"]
 _HOST_S, _ALL_S = 20.0, 60.0
@@ -32,7 +32,7 @@ _CLOCK_S = 1.0
 _SSH_FAILED = 255
 _PREFIX = "ipulaunch-doctor "
 
-# The time comes last and nothing after it: what is left is the way back.
+# The time comes last: only the way back follows it.
 _QUESTION = r"""
 import json, os, sys, time
 marker, directory, data = sys.argv[1:4]
@@ -49,7 +49,7 @@ sys.stdout.flush()
 os._exit(0)
 """
 
-# What ssh says, and what helps.
+# Messages of ssh, and what helps.
 _FIXES = (
     ("Permission denied", "ssh-copy-id {host}: ssh must work without a password"),
     ("Host key verification failed", "ssh-keyscan {host} >> ~/.ssh/known_hosts, once you know the key is right"),
@@ -62,15 +62,15 @@ class Shared(NamedTuple):
     """What every host is asked about."""
 
     diagnosis: Diagnosis
-    marker: str  # a file that was just made beside the run; "" where none could be made
+    marker: str  # a file made for this beside the run; "" if that failed
     directory: str
     data: str
 
 
 def check_hosts(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
-    """Every host but this one, in the order they are named.
+    """Every host but this one, in their order.
 
-    Inside a job a host that ssh does not reach may take part all the same, and is in doubt only.
+    Inside a job, a host that ssh does not reach may still work, so it gets only a warning.
     """
     starter = next((what for name, what in _STARTERS.items() if environment.environ.get(name)), "")
     return [_in_doubt(check, starter) if starter else check for check in _asked(diagnosis, environment)]
@@ -99,9 +99,9 @@ def _asked(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
 
 
 def require_hosts(diagnosis: Diagnosis, environment: Environment) -> List[str]:
-    """Refuse to start where a host is not ready; for the launcher, before it starts anything.
+    """An error if a host is not ready; the launcher calls this before it starts anything.
 
-    Returns what to say of hosts that are in doubt.
+    Returns warnings about hosts that could not be checked.
     """
     checks = [clean(check) for check in check_hosts(diagnosis, environment)]
     wrong = [check for check in checks if _is_trouble(check, diagnosis)]
@@ -113,10 +113,10 @@ def require_hosts(diagnosis: Diagnosis, environment: Environment) -> List[str]:
 
 
 def unready_hosts(diagnosis: Diagnosis, environment: Environment) -> Dict[str, str]:
-    """The hosts that could not take part now, and what is wrong with each first.
+    """The hosts that could not take part now, each with its first problem.
 
-    What poprun takes to the hosts, and what a program of the user's needs there, ssh does not show: of these only
-    silence tells something.
+    ssh does not show what poprun brings to the hosts, nor what a user's program needs there: for these, only a host
+    that does not answer is a problem.
     """
     only_silence = diagnosis.engine == POPRUN or diagnosis.is_own_program
     wrong: Dict[str, str] = {}
@@ -141,7 +141,7 @@ def _ask_all(hosts: List[str], shared: Shared, environment: Environment) -> Dict
         while waiting and time.monotonic() < deadline:
             try:
                 host = waiting.pop()
-            except IndexError:  # another was faster
+            except IndexError:  # another thread took the last host
                 return
             checks[host] = ask_host(host, shared, environment, min(_HOST_S, max(1.0, deadline - time.monotonic())))
 
@@ -152,7 +152,7 @@ def _ask_all(hosts: List[str], shared: Shared, environment: Environment) -> Dict
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()) + 1)
     finally:
-        waiting.clear()  # whoever is interrupted asks nobody any more
+        waiting.clear()  # after an interrupt, no thread asks another host
     return dict(checks)
 
 
@@ -191,7 +191,7 @@ def _fix(host: str, why: str) -> str:
 
 
 def _read(said: Output) -> Optional[Dict[str, Any]]:
-    """The answer among whatever else a login shell prints."""
+    """The answer in the output, which may hold other lines of a login shell."""
     for line in said.out.splitlines():
         if line.startswith(_PREFIX):
             with contextlib.suppress(ValueError):
@@ -223,7 +223,7 @@ def _directory(group: str, shared: Shared, answer: Dict[str, Any]) -> Check:
         )
         return Check(group, "run directory", WARNING, found, fix)
     if not answer.get("marker"):
-        found = f"{shared.directory} is there, and is not the same as here"
+        found = f"{shared.directory} is there, but is not the same as here"
         return Check(group, "run directory", MISSING, found, fix, stops)
     return Check(group, "run directory", OK, f"{shared.directory} is shared")
 
@@ -238,10 +238,10 @@ def _data(group: str, shared: Shared, answer: Dict[str, Any]) -> List[Check]:
 
 
 def _clock(group: str, answer: Dict[str, Any], asked: float, now: float) -> Check:
-    """Their time was told at some moment between the question and its answer, which may be seconds apart."""
+    """The host read its clock between the question and the answer, which may be seconds apart."""
     theirs = answer.get("time")
     if not isinstance(theirs, (int, float)):
-        return Check(group, "clock", WARNING, "it does not say the time", "see date on both hosts")
+        return Check(group, "clock", WARNING, "it does not report its time", "see date on both hosts")
     apart = theirs - min(max(theirs, asked), now)
     if abs(apart) > _CLOCK_S:
         found = (
@@ -253,7 +253,7 @@ def _clock(group: str, answer: Dict[str, Any], asked: float, now: float) -> Chec
 
 @contextlib.contextmanager
 def _marker(directory: Path) -> Iterator[str]:
-    """A file beside the run for other hosts to see, as long as they are asked: equal paths may be different disks."""
+    """A temporary file beside the run, for other hosts to see: equal paths may be different disks."""
     path = ""
     with contextlib.suppress(OSError):
         handle, path = tempfile.mkstemp(prefix=".ipulaunch-doctor-", dir=str(directory))

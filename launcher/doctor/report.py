@@ -1,4 +1,4 @@
-"""What the doctor found, for people and for programs."""
+"""The doctor's report, for people and for programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_needed(check: Check, diagnosis: Diagnosis) -> bool:
 
 
 def lacks(engine: str, checks: Iterable[Check]) -> List[str]:
-    """What an engine cannot work without and does not have."""
+    """What an engine needs and lacks."""
     return [_full_name(check) for check in checks if check.state == MISSING and engine in check.stops]
 
 
@@ -33,7 +33,7 @@ def can_run(diagnosis: Diagnosis, checks: Iterable[Check]) -> Optional[bool]:
 
 
 def as_data(diagnosis: Diagnosis, checks: List[Check]) -> Dict[str, Any]:
-    """All of it as plain data."""
+    """The report as plain data."""
     plan = diagnosis.plan
     engines = {diagnosis.name_of(engine): lacks(engine, checks) for engine in diagnosis.engines}
     return {
@@ -63,7 +63,7 @@ def as_data(diagnosis: Diagnosis, checks: List[Check]) -> Dict[str, Any]:
 
 
 def as_text(diagnosis: Diagnosis, checks: List[Check], encoding: str, verbose: bool = False) -> str:
-    """All of it as lines, with colours that click takes off where they do not belong."""
+    """The report as text, with colours that click removes where they do not belong."""
     marks = _MARKS if _can_write("".join(_MARKS), encoding) else _PLAIN_MARKS
     lines: List[str] = []
     width = max((len(check.name) for check in checks), default=0)

@@ -13,7 +13,7 @@ from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.launcher.engines.poprun_table import NEWEST
 
 GROUP = "poprun, on IPUs"
-_FIRST = (2, 6)  # that our workers know
+_FIRST = (2, 6)  # that our workers support
 _TIMEOUT_S = 20.0
 _TOOL, _CONNECT_S = "vipu", 5.0
 
@@ -27,7 +27,7 @@ def _enabled(environment: Environment) -> Check:
     place = environment.environ.get("POPLAR_SDK_ENABLED", "")
     if not place:
         if environment.find(POPRUN):  # poprun works from its own directory; Python may not find popdist
-            found = "POPLAR_SDK_ENABLED is not set, and there is a poprun"
+            found = "there is a poprun, but POPLAR_SDK_ENABLED is not set"
             return Check(GROUP, "SDK", WARNING, found, ENABLE_SDK)
         return Check(GROUP, "SDK", MISSING, "not enabled: POPLAR_SDK_ENABLED is not set", ENABLE_SDK, (POPRUN,))
     if place.startswith("/") and not (environment.root / place.lstrip("/")).exists():
@@ -49,14 +49,14 @@ def _poprun(environment: Environment) -> Check:
         return Check(GROUP, "poprun", MISSING, found, f"{ENABLE_SDK} again; it sets the library paths too", (POPRUN,))
     match = re.search(r"\d+\.\d+\.\d+", said.out + said.err)
     if not match:
-        return Check(GROUP, "poprun", OK, f"{path}, which does not say its version")
+        return Check(GROUP, "poprun", OK, f"{path}, which does not report its version")
     return _known("poprun", match.group(), f"{match.group()}: {path}")
 
 
 def _known(name: str, version: str, found: str) -> Check:
     if not _FIRST <= _number(version) <= NEWEST:
         first, last = (".".join(map(str, each)) for each in (_FIRST, NEWEST))
-        fix = f"enable an SDK from {first} to {last}: ipulaunch knows these"
+        fix = f"enable an SDK from {first} to {last}: ipulaunch supports these"
         return Check(GROUP, name, WARNING, found, fix)
     return Check(GROUP, name, OK, found)
 
@@ -67,12 +67,12 @@ def _number(version: str) -> Tuple[int, int]:
 
 
 def _fabric(environment: Environment) -> List[Check]:
-    """A file that takes the place of the V-IPU controller, if one is named."""
+    """A file that replaces the V-IPU controller, if one is named."""
     path = environment.environ.get("IPUOF_CONFIG_PATH", "")
     if not path:
         return []
     there = "" if (environment.root / str(Path(path)).lstrip("/")).exists() else ", and it is not there"
-    found = f"IPUOF_CONFIG_PATH names {path}{there}: it takes the place of the V-IPU partition"
+    found = f"IPUOF_CONFIG_PATH names {path}{there}: it replaces the V-IPU partition"
     return [Check(GROUP, "IPU fabric", WARNING, found, "unset IPUOF_CONFIG_PATH, so that poprun asks the V-IPU server")]
 
 
@@ -103,11 +103,11 @@ def _partition(vipu: Vipu, host: Optional[str], environment: Environment) -> Che
     tool = environment.find(_TOOL)
     if tool is None:
         return Check(
-            GROUP, name, WARNING, f"{vipu.partition} is not looked for: no {_TOOL} tool here",
+            GROUP, name, WARNING, f"{vipu.partition} was not checked: no {_TOOL} tool here",
             f"put {_TOOL} on the PATH, or look on the controller: {_TOOL} list partitions",
         )  # fmt: skip
     if vipu.port != VIPU_PORT:
-        found = f"{vipu.partition} is not looked for: the controller has a port of its own, {vipu.port}"
+        found = f"{vipu.partition} was not checked: the controller uses another port, {vipu.port}"
         return Check(GROUP, name, WARNING, found, f"look on the controller: {_TOOL} list partitions")
     said = environment.run([tool, "list", "partitions", *(["--api-host", host] if host else [])], _TIMEOUT_S)
     if said.code != 0:
@@ -126,9 +126,9 @@ def _listed(vipu: Vipu, text: str) -> Check:
         found = f"there is no {vipu.partition}; there {'is' if len(known) == 1 else 'are'} {', '.join(known) or 'none'}"
         if vipu.may_create:
             return Check(GROUP, name, OK, f"{found}; poprun makes it")
-        fix = "name one that there is with --vipu-partition, or let poprun make it with --update-partition"
+        fix = "name an existing one with --vipu-partition, or let poprun make it with --update-partition"
         return Check(GROUP, name, MISSING, found, fix, (POPRUN,))
     if not any(cell == "ACTIVE" for cell in row):
         fix = f"poprun waits for it; see {_TOOL} get partition {vipu.partition}"
-        return Check(GROUP, name, WARNING, f"{vipu.partition} is there, and not active", fix)
-    return Check(GROUP, name, OK, f"{vipu.partition} is there and active")
+        return Check(GROUP, name, WARNING, f"{vipu.partition} exists, but is not active", fix)
+    return Check(GROUP, name, OK, f"{vipu.partition} exists and is active")

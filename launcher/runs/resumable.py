@@ -13,12 +13,10 @@ from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.launcher.runs.states import how_to_end, statuses
 from ipulaunch.launcher.schedulers import record
-from ipulaunch.launcher.schedulers.scheduler import ENDING, RUNNING, WAITING
+from ipulaunch.launcher.schedulers.scheduler import ENDING, RUNNING, WAITING, scheduler_of
 from ipulaunch.launcher.show.messages import show_messages
 from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.plan import from_json
-
-_SUBMITS = {"slurm": "sbatch", "pbs": "qsub"}  # a script that lies here; Pods have the run on their volume
 
 
 def require_ended(path: Path) -> None:
@@ -42,7 +40,7 @@ def require_ended(path: Path) -> None:
             hint=f"wait for it, or end it first with ipulaunch cancel {path}",
         )
     if records_of(path).path == path:
-        again = _SUBMITS.get(job.scheduler)
+        again = scheduler_of(job.scheduler).submits
         hint = f"{again} {path / job.script} starts it" if again else "submit again with --resume, on the same volume"
         raise UsageError(f"{job.scheduler} job {job.id} has left no records in {path}", hint=hint)
 

@@ -1,4 +1,4 @@
-"""Giving a job to the scheduler: its run directory, its script, and the record of what it is called."""
+"""Submits a job: its run directory, its script, and the record of its id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ipulaunch.topology.planning.plan import to_json
 
 
 def hand_over(submission: Submission, *, is_made: bool = False) -> Submitted:
-    """Make the run directory, or use an empty one, give the job to the scheduler and record what it is called."""
+    """Make the run directory, or use an empty one, submit the job and record its id."""
     scheduler = scheduler_of(submission.scheduler)
     run = RunDirectory(submission.path)
     script = submission.path / scheduler.file_name

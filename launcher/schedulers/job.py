@@ -1,4 +1,4 @@
-"""A job for a cluster: the plan, the command for it and what the scheduler is told. Rendering it needs nothing else."""
+"""A job for a cluster: the plan, its command and the scheduler's options. Rendering it needs nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ipulaunch.topology import Plan
 
 
 class Wishes(NamedTuple):
-    """What the scheduler is told, from the command line and the site. None is "not given"."""
+    """The scheduler's options, from the command line and the site. None means "not given"."""
 
     account: Optional[str] = None
     partition: Optional[str] = None
@@ -27,15 +27,15 @@ class Wishes(NamedTuple):
     labels: Tuple[str, ...] = ()  # KEY=VALUE
     annotations: Tuple[str, ...] = ()  # KEY=VALUE
     queue: Optional[str] = None  # of Kueue
-    lead_s: int = 120  # between being asked to stop and the limit of time
-    nodes: Optional[int] = None  # as many hosts as were asked for, if any were
-    nodelist: Optional[str] = None  # hosts that are asked for by name
-    sent: Tuple[str, ...] = ()  # names of variables whose values the job gets from where it is submitted
+    lead_s: int = 120  # between the request to stop and the time limit
+    nodes: Optional[int] = None  # the number of hosts in --nodes, if given
+    nodelist: Optional[str] = None  # hosts that the user names
+    sent: Tuple[str, ...] = ()  # names of variables to copy from the environment of the submission
     secrets: Tuple[SecretKey, ...] = ()
 
     @property
     def asked_after_s(self) -> Optional[int]:
-        """When the job is asked to stop, from its start on; None without a limit of time."""
+        """Seconds from the start of the job to the request to stop; None without a time limit."""
         return None if self.time_s is None else self.time_s - self.lead_s
 
 

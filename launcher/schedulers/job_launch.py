@@ -27,7 +27,7 @@ class JobWords(NamedTuple):
 
 
 def with_layout(options: LaunchOptions, site: Site, scheduler: str) -> LaunchOptions:
-    """The options with the cores of a host as the site has them: a Pod has as many as it is given."""
+    """The options with the cores of the site's hosts; a Pod has as many as its limit says."""
     layout: Optional[str] = site.hosts.layout
     if layout is None and scheduler == "kubernetes" and site.kubernetes.cpu is not None:
         layout = f"1x{site.kubernetes.cpu}"
@@ -43,7 +43,7 @@ def launch_job(
     site: Site,
     wishes: Wishes,
 ) -> Tuple[Launch, JobWords, Wishes]:
-    """The launch of a job that has a plan, the words of its script, and the wishes that its variables complete."""
+    """The launch of a planned job, the words of its script, and the wishes, completed by its variables."""
     messages: List[Message] = []
     hosts = len(solution.plan.hosts)
     if options.host_layout is None and engine.is_rehearsal and hosts == 1 and wishes.nodelist is None:
@@ -55,7 +55,7 @@ def launch_job(
         messages.append(note(text))
     variables = variables_of(options.env, scheduler, os.environ, has_setup=has_setup)
     options = options._replace(env=variables.env)
-    require_images(resolved.workload, resolved.settings.data)  # the job would fail for it, after the queue
+    require_images(resolved.workload, resolved.settings.data)  # else the job would fail later, after the queue
     # The job itself looks up variables that are forwarded by name.
     values_alone = options._replace(env=tuple(text for text in options.env if "=" in text))
     launch = launch_planned(solution, resolved, values_alone, engine, None)

@@ -25,12 +25,12 @@ from ipulaunch.launcher.schedulers.scheduler import (
 from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, Answer, UnknownJob, ask, must, refuse
 
 _MOST_IPUS = 64  # R15: the operator makes no larger partitions
-# The operators add words such as -worker-0. Longer IPUJobs start and get no IPUs, as the EPCC's users have seen.
+# The operators add words such as -worker-0. IPUJobs with longer names start but get no IPUs, as EPCC's users have seen.
 _LONGEST_NAMES = {"IPUJob": 36, "Job": 50, "MPIJob": 50}
 _QUEUE = "kueue.x-k8s.io/queue-name"
-_OF_JOBS = "kueue.x-k8s.io/"  # read from the job alone: Kueue would take a Pod with it for a job of its own
+_OF_JOBS = "kueue.x-k8s.io/"  # for the job only: Kueue would treat a Pod with it as a separate job
 _PHASES = {"Pending": WAITING, "Running": RUNNING, "Succeeded": DONE, "Failed": FAILED}
-# Conditions of Jobs and MPIJobs that hold, the last word first.
+# Conditions of Jobs and MPIJobs, the final ones first.
 _CONDITIONS = {"Complete": DONE, "Succeeded": DONE, "Failed": FAILED, "Running": RUNNING, "Created": WAITING}
 # Where the output of a run is.
 _LOGS = {"IPUJob": "pod/{}-worker-0", "Job": "job/{}", "MPIJob": "job/{}-launcher"}
@@ -46,9 +46,9 @@ def render(job: ClusterJob) -> str:
         spec, kind, version = _mpi_job(job), "MPIJob", "kubeflow.org/v2beta1"
     if len(job.name) > _LONGEST_NAMES[kind]:
         raise UsageError(
-            f"the name {job.name} has {len(job.name)} letters, and a name of kind {kind} has at most"
+            f"the name {job.name} has {len(job.name)} letters, and names of {kind}s can have at most"
             f" {_LONGEST_NAMES[kind]}",
-            hint="give --run-dir a shorter name: the job is called after it",
+            hint="give --run-dir a shorter name: it is also the name of the job",
         )
     name = plain("dns", job.name, "the name of the job")
     if job.wishes.requeue and kind != "Job":
@@ -64,7 +64,7 @@ def render(job: ClusterJob) -> str:
 
 
 def _labels(job: ClusterJob) -> Dict[str, str]:
-    """The labels of the job, and the queue among them: those of the site, under those of the command line."""
+    """The labels of the job, and the queue among them: the site's, overridden by the command line's."""
     site, asked = job.site.kubernetes, _pairs(job.wishes.labels, "--label")
     if job.wishes.queue is not None and asked.setdefault(_QUEUE, job.wishes.queue) != job.wishes.queue:
         message = f"--queue {job.wishes.queue} and --label {_QUEUE}={asked[_QUEUE]} name two queues"
@@ -113,7 +113,7 @@ def _ipu_job(job: ClusterJob) -> Dict[str, Any]:
     if job.hosts > 1:
         instead = "leave --nodes out" if job.wishes.nodes else "use --nodes 1, or a site without hosts.ipus_per_host"
         raise PlanError(
-            f"{job.hosts} hosts, and an IPUJob is written for 1 worker Pod (R15)",
+            f"{job.hosts} hosts, but an IPUJob has 1 worker Pod (R15)",
             hint=f"{instead}: one Pod can have up to {_MOST_IPUS} IPUs",
         )
     container = {**_container(job, _shell(job, None)), "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}
@@ -131,12 +131,12 @@ def _ipu_job(job: ClusterJob) -> Dict[str, Any]:
 def _plain_job(job: ClusterJob) -> Dict[str, Any]:
     spec: Dict[str, Any] = {"backoffLimit": 0}
     pod = _pod(job, _container(job, _shell(job, None)))
-    limited = pod if job.wishes.requeue else spec  # each Pod has the time for itself where others may follow
+    limited = pod if job.wishes.requeue else spec  # each Pod has its own limit if others may follow
     if job.wishes.asked_after_s is not None:
         limited["activeDeadlineSeconds"] = job.wishes.asked_after_s
     if job.wishes.requeue:
-        # The first rule that fits counts. A Pod that is lost with its node is started again, and so is a run that was
-        # stopped; one that failed is not.
+        # The first matching rule applies. Kubernetes restarts a Pod that was lost with its node, or whose run was
+        # stopped, but not one that failed.
         lost = {"onPodConditions": [{"type": "DisruptionTarget"}], "action": "Ignore"}
         stopped = {"onExitCodes": {"operator": "In", "values": [StoppedError.exit_code]}, "action": "Ignore"}
         failed = {"onExitCodes": {"operator": "NotIn", "values": [StoppedError.exit_code]}, "action": "FailJob"}
@@ -153,11 +153,11 @@ def _mpi_job(job: ClusterJob) -> Dict[str, Any]:
     policy: Dict[str, Any] = {"cleanPodPolicy": "Running", "backoffLimit": 0}
     if job.wishes.asked_after_s is not None:
         policy["activeDeadlineSeconds"] = job.wishes.asked_after_s
-    # The launcher has a core of its own, from which it cannot tell those of the workers.
+    # The launcher has one core of its own, and cannot see those of the workers.
     layout = f"--host-layout=1x{job.cores_per_host}"
     told = job._replace(first=(*job.first, layout), again=(*job.again, layout))
     launcher = _container(job, _shell(told, Expression("--hostfile=/etc/mpi/hostfile")))
-    # Workers have no command: the operator starts their sshd. Variables come to them through mpirun.
+    # Workers have no command: the operator starts their sshd. mpirun passes variables to them.
     worker = {name: value for name, value in _container(job, "").items() if name not in ("command", "args", "env")}
     small = {**launcher, "resources": {"limits": {"cpu": 1}}}
     return {
@@ -172,7 +172,7 @@ def _mpi_job(job: ClusterJob) -> Dict[str, Any]:
 
 
 def _shell(job: ClusterJob, hosts: Optional[Expression]) -> str:
-    # The image is where we are, and what becomes of signals is Kubernetes' matter: ipulaunch replaces the shell.
+    # The script already runs in the image, and Kubernetes handles signals: ipulaunch replaces the shell.
     inside = job._replace(wishes=job.wishes._replace(image=None))
     lines = [
         *script.environment(job),
@@ -186,7 +186,7 @@ def _shell(job: ClusterJob, hosts: Optional[Expression]) -> str:
 def _container(job: ClusterJob, shell: str) -> Dict[str, Any]:
     if job.wishes.image is None:
         raise UsageError(
-            "Kubernetes runs images, and none is named", hint="give --container-image, with ipulaunch in it"
+            "Kubernetes runs images, but none is named", hint="give --container-image, with ipulaunch in it"
         )
     settings = job.site.kubernetes
     limits: Dict[str, Any] = {"cpu": settings.cpu or job.cores_per_host}
@@ -212,7 +212,7 @@ def _container(job: ClusterJob, shell: str) -> Dict[str, Any]:
 
 
 def _for_the_shell(text: str) -> str:
-    """The text with its $ doubled where Kubernetes would take it for its own: it replaces $(NAME) and $$."""
+    """The text with its $ doubled where Kubernetes would expand it: it replaces $(NAME) and $$."""
     return re.sub(r"\$(?=\$|\(\w+\))", "$$", text)
 
 
@@ -246,12 +246,12 @@ def submit(path: str) -> Mapping[str, str]:
         found = {"id": names["name"], "kind": data["kind"], "namespace": names["namespace"], "uid": names["uid"]}
     except (ValueError, KeyError, TypeError) as error:
         hint = "look for it with kubectl get"
-        raise UnknownJob(f"kubectl took the job and did not say which it is: {error}", hint=hint) from error
+        raise UnknownJob(f"kubectl took the job but did not report its name: {error}", hint=hint) from error
     return {name: str(value) for name, value in found.items()}
 
 
 def observe(jobs: Sequence[Submitted]) -> Observation:
-    """The jobs that are still known, and are the same ones."""
+    """The states of the jobs that still exist with the same uid."""
     found: Dict[str, JobState] = {}
     notes: List[str] = []
     for job in jobs:
@@ -261,7 +261,7 @@ def observe(jobs: Sequence[Submitted]) -> Observation:
                 found[job.id] = _ipu_state(job) if job.kind == "IPUJob" else _state(data)
         except JobError as error:
             notes.append(error.message)
-        except NotReadyError as error:  # nobody answers, for the next job neither
+        except NotReadyError as error:  # the server does not answer, and will not for the next job
             notes.append(error.message)
             break
     return Observation(found, tuple(notes))
@@ -289,27 +289,27 @@ def _object(job: Submitted, kind: str, name: str) -> Optional[Dict[str, Any]]:
     if answer.code and ("NotFound" in answer.err or "not found" in answer.err):
         return None
     if answer.code:
-        refuse("kubectl", f"to say how {kind} {name} is", answer)
+        refuse("kubectl", f"to report the state of {kind} {name}", answer)
     try:
         data = json.loads(answer.out)
     except ValueError:
         data = None
     if not isinstance(data, dict) or not isinstance(data.get("metadata"), dict):
-        raise JobError(f"kubectl does not say how {kind} {name} is: {answer.words}")
+        raise JobError(f"kubectl does not report the state of {kind} {name}: {answer.words}")
     return data
 
 
 def cancel(job: Submitted) -> None:
-    """Delete the job, after a look whether it is still the one that we made."""
+    """Delete the job, if it is still the one that we made."""
     data = _object(job, job.kind, job.id)
     if data is None or data["metadata"].get("uid") != job.uid:
-        raise JobError(f"{job.kind} {job.id} is not there any more")
+        raise JobError(f"{job.kind} {job.id} does not exist any more")
     argv = ["kubectl", "delete", job.kind, job.id, f"--namespace={job.namespace}", "--wait=false"]
     must(argv, f"to delete {job.kind} {job.id}")
 
 
 def log_argv(job: Submitted, follow: bool) -> List[str]:
-    """The output of the launcher; the logs of instances lie on the volume."""
+    """The command for the output of the launcher; the logs of instances are on the volume."""
     what = _LOGS.get(job.kind, "job/{}").format(job.id)
     return ["kubectl", "logs", what, f"--namespace={job.namespace}", *(["--follow"] if follow else [])]
 

@@ -1,4 +1,4 @@
-"""What may stand in scripts and manifests: names are refused unless they are plain."""
+"""Names in scripts and manifests: all but plain ones are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Union
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.launcher.launch.redaction import refuse_secret
 
-# Kind of name, what it looks like, and how that is said.
+# Kind of name, its pattern, and the pattern in words.
 _PATTERNS = {
     "name": (r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "letters, digits, dots, dashes and underscores"),
     "list": (r"[A-Za-z0-9][A-Za-z0-9._,@:-]{0,255}", "names with commas between them"),
@@ -43,14 +43,14 @@ _PATTERNS = {
 
 
 class Expression(str):
-    """Shell that stands in a script as it is; everything else is quoted."""
+    """Shell code to write into a script as it is; everything else is quoted."""
 
 
 Word = Union[str, Expression]
 
 
 def plain(kind: str, value: str, what: str) -> str:
-    """The value, if it is what a name of its kind looks like."""
+    """The value, if it matches the pattern of its kind; else an error."""
     pattern, meant = _PATTERNS[kind]
     if not re.fullmatch(pattern, value, re.ASCII):
         raise UsageError(f"{what} {value!r} is refused", hint=f"expected {meant}")
@@ -59,7 +59,7 @@ def plain(kind: str, value: str, what: str) -> str:
 
 
 def one_line(text: str, what: str) -> str:
-    """The text, if it is one line that can be seen whole."""
+    """The text, if it is one printable line; else an error."""
     if not text.isprintable():
         raise UsageError(f"{what} {text!r} is refused", hint="expected one line, without control characters")
     refuse_secret(text, what)

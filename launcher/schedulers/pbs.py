@@ -1,4 +1,4 @@
-"""PBS: a script for qsub, and what qstat says."""
+"""PBS: a script for qsub, and the states in qstat's output."""
 
 from __future__ import annotations
 
@@ -6,46 +6,38 @@ import re
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from ipulaunch.configs.errors import JobError, StoppedError, UsageError
-from ipulaunch.launcher.schedulers import script, time_limit
+from ipulaunch.launcher.schedulers import scheduler, script, time_limit
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, plain, quoted
 from ipulaunch.launcher.schedulers.record import Submitted
-from ipulaunch.launcher.schedulers.scheduler import (
-    CANCELLED,
-    DONE,
-    ENDING,
-    FAILED,
-    RUNNING,
-    STOPPED,
-    UNKNOWN,
-    WAITING,
-    JobState,
-    Observation,
-    Scheduler,
-)
 from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, UnknownJob, ask, must
 
 STATES = {
-    "Q": WAITING,
-    "H": WAITING,
-    "W": WAITING,
-    "T": WAITING,
-    "M": WAITING,
-    "R": RUNNING,
-    "S": RUNNING,
-    "U": RUNNING,
-    "B": RUNNING,
-    "E": ENDING,
+    "Q": scheduler.WAITING,
+    "H": scheduler.WAITING,
+    "W": scheduler.WAITING,
+    "T": scheduler.WAITING,
+    "M": scheduler.WAITING,
+    "R": scheduler.RUNNING,
+    "S": scheduler.RUNNING,
+    "U": scheduler.RUNNING,
+    "B": scheduler.RUNNING,
+    "E": scheduler.ENDING,
 }
 _ENDED = ("F", "C", "X")
 # 256 + the signal of qdel
-_EXITS = {"0": DONE, str(StoppedError.exit_code): STOPPED, "271": CANCELLED, "265": CANCELLED}
+_EXITS = {
+    "0": scheduler.DONE,
+    str(StoppedError.exit_code): scheduler.STOPPED,
+    "271": scheduler.CANCELLED,
+    "265": scheduler.CANCELLED,
+}
 _MAIL = {"BEGIN": "b", "END": "e", "FAIL": "a", "ALL": "abe", "NONE": "n"}
 
 
 def render(job: ClusterJob) -> str:
     """The script for qsub."""
-    # The file names a host once for each mpiproc that was asked for, which is one.
+    # The file lists each host once per mpiproc, and we request one.
     hosts = Expression('--hostfile="$PBS_NODEFILE"') if job.hosts > 1 else None
     timer: List[str] = []
     if job.wishes.asked_after_s is not None:
@@ -70,7 +62,7 @@ def render(job: ClusterJob) -> str:
         "",
         *script.environment(job),
         *script.choice(job, hosts, "${PBS_JOBID%%.*}"),
-        # Only operators may put a job into the queue again, so it says what its owner can do.
+        # Only operators may requeue a job, so it prints what its owner can do.
         *script.waiting(['echo "stopped; to continue: qsub $run/job.sh"'], timer),
     ]
     return "\n".join(lines) + "\n"
@@ -93,7 +85,7 @@ def _directives(job: ClusterJob) -> List[str]:
     found += ["-j oe", f"-o {job.run}/scheduler.log"]
     if wishes.requeue is not None:
         found.append("-r y" if wishes.requeue else "-r n")
-    if wishes.sent:  # a PBS job begins with nothing of our environment; qsub looks the values up
+    if wishes.sent:  # a PBS job starts with an empty environment; qsub looks up the values
         found.append(f"-v {','.join(wishes.sent)}")
     add("-M", "mail", wishes.mail_user, "--mail-user")
     if wishes.mail_types:
@@ -104,47 +96,46 @@ def _directives(job: ClusterJob) -> List[str]:
 def _mail(types: Sequence[str]) -> str:
     for name in types:
         if name not in _MAIL:
-            raise UsageError(f"PBS sends no mail at {name}", hint=f"use {', '.join(_MAIL)}")
+            raise UsageError(f"PBS sends no mail for {name}", hint=f"use {', '.join(_MAIL)}")
     letters = sorted(set("".join(_MAIL[name] for name in types)))
     return "".join(letters) if letters == ["n"] else "".join(letter for letter in letters if letter != "n")
 
 
 def submit(path: str) -> Mapping[str, str]:
-    """Hand the script over."""
+    """Submit the script."""
     printed = must(["qsub", path], "the job", SUBMIT_ELSEWHERE).strip()
     number = printed.rpartition("\n")[2].strip()
     if not re.fullmatch(r"\d+(\[\])?(\.[\w.-]+)?", number, re.ASCII):
-        raise UnknownJob(f"qsub took the job and said {printed!r}, which is no job id", hint="look for it with qstat")
+        raise UnknownJob(
+            f"qsub took the job and printed {printed!r}, which is not a job id", hint="look for it with qstat"
+        )
     return {"id": number}
 
 
-def observe(jobs: Sequence[Submitted]) -> Observation:
-    """The jobs, those that have ended among them."""
+def observe(jobs: Sequence[Submitted]) -> scheduler.Observation:
+    """The states of the jobs, including ended ones."""
     answer = ask(["qstat", "-x", "-f", *(job.id for job in jobs)])
-    if answer.code and "Unknown Job" not in answer.err:  # what a job that is forgotten gets
+    if answer.code and "Unknown Job" not in answer.err:  # PBS has forgotten the job
         raise JobError(f"qstat does not answer: {answer.words}")
     text = answer.out.replace("\n\t", "")
-    found: Dict[str, JobState] = {}
+    found: Dict[str, scheduler.JobState] = {}
     for part in re.split(r"^Job Id: *", text, flags=re.MULTILINE)[1:]:
         number, _, rest = part.partition("\n")
         fields = dict(re.findall(r"^ +(\w+) = (.*)$", rest, re.MULTILINE))
         state, code = fields.get("job_state", ""), fields.get("Exit_status", "")
         if state in _ENDED:
-            found[number.strip()] = JobState(_EXITS.get(code, FAILED), f"{state} (exit status {code or 'unknown'})")
+            found[number.strip()] = scheduler.JobState(
+                _EXITS.get(code, scheduler.FAILED), f"{state} (exit status {code or 'unknown'})"
+            )
         else:
             where = ",".join(dict.fromkeys(re.findall(r"([\w.-]+)/\d", fields.get("exec_host", ""))))
-            found[number.strip()] = JobState(STATES.get(state, UNKNOWN), state, where)
-    return Observation({job.id: found[job.id] for job in jobs if job.id in found})
+            found[number.strip()] = scheduler.JobState(STATES.get(state, scheduler.UNKNOWN), state, where)
+    return scheduler.Observation({job.id: found[job.id] for job in jobs if job.id in found})
 
 
 def cancel(job: Submitted) -> None:
-    """End the job; PBS asks it with TERM first."""
+    """End the job; PBS sends it TERM first."""
     must(["qdel", job.id], f"to delete job {job.id}")
 
 
-def log_argv(job: Submitted, follow: bool) -> List[str]:
-    """Logs are files in the run directory."""
-    return []
-
-
-SCHEDULER = Scheduler("job.sh", render, submit, observe, cancel, log_argv)
+SCHEDULER = scheduler.Scheduler("job.sh", render, submit, observe, cancel, submits="qsub")

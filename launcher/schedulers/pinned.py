@@ -24,7 +24,7 @@ _ELSEWHERE = (
     "training.gradient_accumulation_count",
     "training.global_batch_size",
 )
-# Names that the script may put the number of the job into.
+# Names that may contain {job_id}.
 _NAMES = {
     "vipu_partition": "the V-IPU partition",
     "vipu_allocation": "the V-IPU allocation",
@@ -45,14 +45,14 @@ def at_site(options: LaunchOptions, site: Site, hosts: int, engine: Engine) -> L
     if hosts > 1 and site.network.interface and not any("_if_include" in text for text in mpi):
         interface = plain("name", site.network.interface, "the network interface")
         network = f"--mca btl_tcp_if_include {interface}"
-        if not engine.is_rehearsal:  # Open MPI 5, which a rehearsal may have, names the second one otherwise
+        if not engine.is_rehearsal:  # Open MPI 5, which a rehearsal may have, has another name for the second one
             network += f" --mca oob_tcp_if_include {interface}"
         mpi = (*mpi, network)
     return options._replace(poprun=poprun, mpi_global_args=mpi)
 
 
 def first_words(resolved: Resolved, options: LaunchOptions, engine: Engine, plan: Plan) -> List[str]:
-    """The options that plan the same again on the cluster, whatever its hosts and defaults are."""
+    """The options that lead to the same plan on the cluster, whatever its hosts and defaults are."""
     return [
         *_plan_options(options, engine, plan),
         f"--num-replicas={plan.replicas}",

@@ -1,4 +1,4 @@
-"""job.json: what a run directory knows of the job that was submitted for it."""
+"""job.json: the record of the job that was submitted for a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORD = r"([\w.][\w.:\[\]-]{0,255})?"  # also a time
 
 
 class Submitted(NamedTuple):
-    """A job that was handed over to a scheduler."""
+    """A submitted job."""
 
     scheduler: str
     id: str
@@ -36,12 +36,12 @@ class Submitted(NamedTuple):
 
 
 def write(run: Path, job: Submitted) -> None:
-    """Leave the record in the run directory."""
+    """Write the record to the run directory."""
     write_whole(RunDirectory(run).submitted, json.dumps({"format": _FORMAT, **job._asdict()}, indent=1) + "\n")
 
 
 def renew(run: Path, environ: Mapping[str, str]) -> None:
-    """Note the id of the job that we are in, where its run was submitted again by hand."""
+    """Record the id of the job that we are in, if the user submitted its run again by hand."""
     with contextlib.suppress(DataError, OSError):
         job = read(run)
         if job is None or _INTERACTIVE & set(environ.items()):
@@ -66,7 +66,7 @@ def read(run: Path) -> Optional[Submitted]:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is not the record of a job: {error}") from error
-    # Ids become arguments of the scheduler's commands: an option among them would do something else.
+    # Ids become arguments of the scheduler's commands: a word that looks like an option would change the command.
     words = [str(value) for value in fields.values()]
     is_plain = all(isinstance(value, str) and re.fullmatch(_WORD, value, re.ASCII) for value in fields.values())
     if not is_plain or fields["scheduler"] not in SCHEDULERS or not fields["id"]:

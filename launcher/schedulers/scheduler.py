@@ -1,4 +1,4 @@
-"""What every scheduler can do, and the one of a name."""
+"""What every scheduler can do, and the scheduler of a name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.record import Submitted
 
-# The words for all that schedulers say of jobs.
+# Our words for the states of jobs.
 WAITING, RUNNING, ENDING, DONE, FAILED, CANCELLED, STOPPED, UNKNOWN = (
     "waiting",
     "running",
@@ -23,7 +23,7 @@ ENDED = (DONE, FAILED, CANCELLED, STOPPED)
 
 
 class JobState(NamedTuple):
-    """How a job is, in one of our words, and what the scheduler says itself."""
+    """The state of a job: our word, the scheduler's own words, and the hosts."""
 
     word: str
     said: str = ""
@@ -31,21 +31,27 @@ class JobState(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What a scheduler says of jobs: nothing of those that it has forgotten."""
+    """The states of jobs; a scheduler may have forgotten some."""
 
     states: Dict[str, JobState]  # by the ids of the jobs
-    notes: Tuple[str, ...] = ()  # what it would not say
+    notes: Tuple[str, ...] = ()  # what could not be observed
+
+
+def logs_in_files(job: Submitted, follow: bool) -> List[str]:
+    """No command: the logs are files in the run directory."""
+    return []
 
 
 class Scheduler(NamedTuple):
-    """A scheduler: from a job to a text, from a text to a submission, and what becomes of it."""
+    """A scheduler: renders a job, submits it, observes it and cancels it."""
 
     file_name: str
     render: Callable[[ClusterJob], str]
     submit: Callable[[str], Mapping[str, str]]  # path of the script; returns what identifies the job
-    observe: Callable[[Sequence[Submitted]], Observation]  # an error where nothing at all is said
+    observe: Callable[[Sequence[Submitted]], Observation]  # an error if the scheduler does not answer at all
     cancel: Callable[[Submitted], None]
-    log_argv: Callable[[Submitted, bool], List[str]]  # empty where logs are files
+    log_argv: Callable[[Submitted, bool], List[str]] = logs_in_files  # the command that shows or follows the logs
+    submits: str = ""  # the command that submits a script again; none for Pods, whose run is on their volume
 
 
 def scheduler_of(name: str) -> Scheduler:

@@ -1,4 +1,4 @@
-"""The shell that every job shares: the environment, the attempt, and the call of ipulaunch."""
+"""The shell code that all jobs share: the environment, the attempt, and the call of ipulaunch."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ipulaunch.configs.sites import JOB_ID
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, Word, one_line, plain, quoted
 
-# Beside the script and the record of the job: a run directory is made by the run itself.
+# Beside the script and the record of the job: the run itself makes its directory.
 _RUN = f"$run/{INSIDE}"
-_BY_USR1 = 128 + signal.SIGUSR1  # what a shell makes of it
+_BY_USR1 = 128 + signal.SIGUSR1  # the exit code in a shell
 _STOPPED = StoppedError.exit_code
 _WITH_JOB_ID = ("--vipu-partition", "--vipu-allocation", "--vipu-cluster")
 
 
 def about(job: ClusterJob) -> str:
-    """What a script says of itself."""
+    """The comment that describes a script."""
     return f"# {job.plan.workload} on {job.plan.system}, written by ipulaunch: {job.plan.formula}"
 
 
@@ -30,16 +30,16 @@ CHECKER = """\
 
 
 def require_plain_places(job: ClusterJob) -> None:
-    """Refuse directories that schedulers do not take as they are, before these stand in their options."""
+    """Refuse directories with characters that schedulers do not take, before they become options."""
     plain("path", job.work_dir, "the working directory")
     plain("path", job.run, "the run directory")
 
 
 def environment(job: ClusterJob) -> List[str]:
-    """What the site and the user want done first."""
+    """The set-up lines of the site and the user."""
     site = job.site.environment
     lines = [f"module load {plain('module', name, 'the module')}" for name in site.modules]
-    # A tilde is for the shell to replace; nothing else in such a path is.
+    # The shell replaces a tilde, and nothing else in such a path.
     lines += [f"source {plain('file', path, 'the file to source')}" for path in site.enable]
     lines += [one_line(line, "the line of the site") for line in site.lines]
     lines += [one_line(line, "--setup") for line in job.wishes.setup]
@@ -68,7 +68,7 @@ def choice(job: ClusterJob, hosts: Optional[Word], job_id: Optional[str]) -> Lis
 
 
 def waiting(requeue: Sequence[str], timer: Sequence[str] = ()) -> List[str]:
-    """The call in the background, so that this shell can hand signals on and look at the exit code."""
+    """The call in the background, so that this shell can forward signals and read the exit code."""
     return [
         "stop=",
         "woken=0",

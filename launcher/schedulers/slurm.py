@@ -1,4 +1,4 @@
-"""Slurm: a script for sbatch, and what squeue and sacct say."""
+"""Slurm: a script for sbatch, and the states in the output of squeue and sacct."""
 
 from __future__ import annotations
 
@@ -6,50 +6,37 @@ import re
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from ipulaunch.configs.errors import JobError, NotReadyError, StoppedError, UsageError
-from ipulaunch.launcher.schedulers import script, time_limit
+from ipulaunch.launcher.schedulers import scheduler, script, time_limit
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.names import Expression, plain
 from ipulaunch.launcher.schedulers.record import Submitted
-from ipulaunch.launcher.schedulers.scheduler import (
-    CANCELLED,
-    DONE,
-    ENDING,
-    FAILED,
-    RUNNING,
-    STOPPED,
-    UNKNOWN,
-    WAITING,
-    JobState,
-    Observation,
-    Scheduler,
-)
 from ipulaunch.launcher.schedulers.tools import SUBMIT_ELSEWHERE, UnknownJob, ask, must
 
 STATES = {
-    "PENDING": WAITING,
-    "CONFIGURING": WAITING,
-    "REQUEUED": WAITING,
-    "REQUEUE_FED": WAITING,
-    "REQUEUE_HOLD": WAITING,
-    "RESV_DEL_HOLD": WAITING,
-    "SPECIAL_EXIT": WAITING,
-    "RUNNING": RUNNING,
-    "RESIZING": RUNNING,
-    "SIGNALING": RUNNING,
-    "SUSPENDED": RUNNING,
-    "STOPPED": RUNNING,
-    "COMPLETING": ENDING,
-    "STAGE_OUT": ENDING,
-    "COMPLETED": DONE,
-    "CANCELLED": CANCELLED,
-    "REVOKED": CANCELLED,
-    "PREEMPTED": STOPPED,
-    "BOOT_FAIL": FAILED,
-    "DEADLINE": FAILED,
-    "FAILED": FAILED,
-    "NODE_FAIL": FAILED,
-    "OUT_OF_MEMORY": FAILED,
-    "TIMEOUT": FAILED,
+    "PENDING": scheduler.WAITING,
+    "CONFIGURING": scheduler.WAITING,
+    "REQUEUED": scheduler.WAITING,
+    "REQUEUE_FED": scheduler.WAITING,
+    "REQUEUE_HOLD": scheduler.WAITING,
+    "RESV_DEL_HOLD": scheduler.WAITING,
+    "SPECIAL_EXIT": scheduler.WAITING,
+    "RUNNING": scheduler.RUNNING,
+    "RESIZING": scheduler.RUNNING,
+    "SIGNALING": scheduler.RUNNING,
+    "SUSPENDED": scheduler.RUNNING,
+    "STOPPED": scheduler.RUNNING,
+    "COMPLETING": scheduler.ENDING,
+    "STAGE_OUT": scheduler.ENDING,
+    "COMPLETED": scheduler.DONE,
+    "CANCELLED": scheduler.CANCELLED,
+    "REVOKED": scheduler.CANCELLED,
+    "PREEMPTED": scheduler.STOPPED,
+    "BOOT_FAIL": scheduler.FAILED,
+    "DEADLINE": scheduler.FAILED,
+    "FAILED": scheduler.FAILED,
+    "NODE_FAIL": scheduler.FAILED,
+    "OUT_OF_MEMORY": scheduler.FAILED,
+    "TIMEOUT": scheduler.FAILED,
 }
 _STOPPED = f"{StoppedError.exit_code}:0"  # as sacct writes it, with the signal
 _LONGEST_LEAD_S = 65535
@@ -58,7 +45,7 @@ _LONGEST_LEAD_S = 65535
 def render(job: ClusterJob) -> str:
     """The script for sbatch."""
     hosts = Expression('--hosts="$SLURM_JOB_NODELIST"') if job.hosts > 1 else None
-    # Slurm puts a job that it stops itself into the queue again, if it may; after the limit of time it would not.
+    # Slurm requeues a job that it preempts, if allowed, but not one that reaches its time limit.
     again = (
         ['scontrol requeue "$SLURM_JOB_ID"']
         if job.wishes.requeue
@@ -124,19 +111,19 @@ def _resources(job: ClusterJob) -> List[str]:
 
 
 def submit(path: str) -> Mapping[str, str]:
-    """Hand the script over; the id is what Slurm calls the job from now on."""
+    """Submit the script; returns the job's id."""
     printed = must(["sbatch", "--parsable", path], "the job", SUBMIT_ELSEWHERE).strip()
     match = re.fullmatch(r"(\d+)(?:;([\w.-]+))?", printed.rpartition("\n")[2], re.ASCII)
     if not match:
         raise UnknownJob(
-            f"sbatch took the job and said {printed!r}, which is no job id", hint="look for it with squeue"
+            f"sbatch took the job and printed {printed!r}, which is not a job id", hint="look for it with squeue"
         )
     return {"id": match.group(1), "cluster": match.group(2) or ""}
 
 
-def observe(jobs: Sequence[Submitted]) -> Observation:
-    """The jobs in the queue, and from the accounting those that have left it; one question for all."""
-    found: Dict[str, JobState] = {}
+def observe(jobs: Sequence[Submitted]) -> scheduler.Observation:
+    """The states of the jobs, from the queue and, for those that have left it, the accounting; one call for all."""
+    found: Dict[str, scheduler.JobState] = {}
     notes: List[str] = []
     for cluster in sorted({job.cluster for job in jobs}):
         ids = [job.id for job in jobs if job.cluster == cluster]
@@ -145,46 +132,41 @@ def observe(jobs: Sequence[Submitted]) -> Observation:
             found.update(_queue(where, ids))
             missing = [job for job in ids if job not in found]
             found.update(_accounting(where, missing) if missing else {})
-        except (JobError, NotReadyError) as error:  # the others are known all the same
+        except (JobError, NotReadyError) as error:  # the states of the other clusters are still known
             notes.append(error.message)
-    return Observation(found, tuple(notes))
+    return scheduler.Observation(found, tuple(notes))
 
 
-def _queue(where: List[str], ids: Sequence[str]) -> Dict[str, JobState]:
+def _queue(where: List[str], ids: Sequence[str]) -> Dict[str, scheduler.JobState]:
     queue = ask(["squeue", *where, "--noheader", "--states=all", f"--jobs={','.join(ids)}", "--format=%i|%T|%N|%r"])
-    if queue.code and "Invalid job id" not in queue.err:  # what a job that is forgotten gets
+    if queue.code and "Invalid job id" not in queue.err:  # Slurm has forgotten the job
         raise JobError(f"squeue does not answer: {queue.words}")
     return _parsed(queue.out)
 
 
-def _accounting(where: List[str], ids: Sequence[str]) -> Dict[str, JobState]:
-    """Nothing where there is none: sacct refuses then."""
+def _accounting(where: List[str], ids: Sequence[str]) -> Dict[str, scheduler.JobState]:
+    """Empty if the cluster has no accounting: sacct fails then."""
     fields = "--format=JobID,State,NodeList,ExitCode"
     argv = ["sacct", *where, "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(ids)}", fields]
     return _parsed(ask(argv).out)
 
 
-def _parsed(text: str) -> Dict[str, JobState]:
-    found: Dict[str, JobState] = {}
+def _parsed(text: str) -> Dict[str, scheduler.JobState]:
+    found: Dict[str, scheduler.JobState] = {}
     for line in text.splitlines():
         fields = line.strip().split("|")
         if len(fields) == 4 and fields[0].isdigit():
             number, said, where, more = fields
             state = said.split(" ")[0].rstrip("+")  # CANCELLED by 1000
-            word = STOPPED if state == "FAILED" and more == _STOPPED else STATES.get(state, UNKNOWN)
+            word = scheduler.STOPPED if state == "FAILED" and more == _STOPPED else STATES.get(state, scheduler.UNKNOWN)
             reason = f"{said} ({more})" if more not in ("", "None", "0:0") else said
-            found[number] = JobState(word, reason, "" if where.startswith("None") else where)
+            found[number] = scheduler.JobState(word, reason, "" if where.startswith("None") else where)
     return found
 
 
 def cancel(job: Submitted) -> None:
-    """End the job; Slurm asks it with TERM first."""
+    """End the job; Slurm sends it TERM first."""
     must(["scancel", *([f"--clusters={job.cluster}"] if job.cluster else []), job.id], f"to cancel job {job.id}")
 
 
-def log_argv(job: Submitted, follow: bool) -> List[str]:
-    """Logs are files in the run directory."""
-    return []
-
-
-SCHEDULER = Scheduler("job.sh", render, submit, observe, cancel, log_argv)
+SCHEDULER = scheduler.Scheduler("job.sh", render, submit, observe, cancel, submits="sbatch")

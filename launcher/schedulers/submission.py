@@ -20,7 +20,7 @@ from ipulaunch.launcher.schedulers.wishes import name_and_place, refuse_useless,
 
 
 class Submission(NamedTuple):
-    """A job that can be printed or handed over: a dry run is stopping here."""
+    """A job to print or to submit: a dry run stops here."""
 
     scheduler: str
     job: ClusterJob
@@ -41,7 +41,7 @@ def prepare(
     *,
     verbose: bool = False,
 ) -> Submission:
-    """The whole job, decided and rendered; `given` are the scheduler's options. Writes nothing and asks nobody."""
+    """The whole job, decided and rendered; `given` are the scheduler's options. Writes and calls nothing."""
     in_pods = scheduler == "kubernetes"
     wishes = wishes_from(given, site, resolved.settings.survival.grace_s)
     options = with_layout(options, site, scheduler)

@@ -1,4 +1,4 @@
-"""Limits of time, as users write them and as schedulers want them."""
+"""Time limits, as users write them and as schedulers expect them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def for_slurm(total: int) -> str:
 
 
 def for_pbs(total: int) -> str:
-    """Hours without days: PBS has none."""
+    """Hours without days, which PBS does not have."""
     hours, minutes, left = _parts(total)
     return f"{hours:02}:{minutes:02}:{left:02}"
 

@@ -1,4 +1,4 @@
-"""Calling the commands of a scheduler: a list of words, no shell, and their own words when they refuse."""
+"""Calls the commands of a scheduler: a list of words, no shell, and their own messages on errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ipulaunch.configs.errors import JobError, NotReadyError
 SUBMIT_ELSEWHERE = "submit where the scheduler's commands are, or print the job with --dry-run"
 _ELSEWHERE = "do this where the scheduler's commands are"
 _TIMEOUT_S = 120
-# The words of Slurm, PBS and kubectl.
+# Messages of Slurm, PBS and kubectl.
 _UNREACHABLE = (
     r"unable to contact|establish a configuration source|(cannot|failed to|unable to) connect|was refused"
     r"|connection refused|no such host|i/o timeout"
@@ -20,15 +20,15 @@ _UNREACHABLE = (
 
 
 class NoAnswer(NotReadyError):
-    """A command that did not end: what it was asked to do may be done all the same."""
+    """A command did not end in time; it may still have done its work."""
 
 
 class UnknownJob(JobError):
-    """The scheduler has a job, or may have, and did not say which."""
+    """The scheduler has the job, or may have it, but did not report its id."""
 
 
 class Answer(NamedTuple):
-    """What a command said."""
+    """The output of a command."""
 
     code: int
     out: str
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What it said of itself, in one line."""
+        """Its message, in one line."""
         lines = self.err.strip().splitlines() or self.out.strip().splitlines()
         return " / ".join(lines) or f"exit code {self.code}"
 
@@ -58,7 +58,7 @@ def ask(argv: Sequence[str], hint: str = _ELSEWHERE) -> Answer:
 
 
 def must(argv: Sequence[str], doing: str, hint: str = _ELSEWHERE) -> str:
-    """What a command prints; a refusal is an error with its own words."""
+    """The output of a command; an error with its own message if it fails."""
     answer = ask(argv, hint)
     if answer.code:
         refuse(argv[0], doing, answer)
@@ -66,18 +66,18 @@ def must(argv: Sequence[str], doing: str, hint: str = _ELSEWHERE) -> str:
 
 
 def show(argv: Sequence[str], doing: str) -> None:
-    """Let a command write to our own stdout; a refusal is an error with its own words."""
+    """Let a command write to our stdout; an error with its own message if it fails."""
     try:
         done = subprocess.run(list(argv), stderr=subprocess.PIPE, encoding="utf-8", errors="replace", check=False)
     except OSError as error:
         raise NotReadyError(f"{argv[0]} does not start: {error}") from error
-    if done.returncode not in (0, -signal.SIGPIPE):  # nobody reads any more, as after `| head`
+    if done.returncode not in (0, -signal.SIGPIPE):  # the reader has gone, as after `| head`
         refuse(argv[0], doing, Answer(done.returncode, "", done.stderr))
 
 
 def refuse(command: str, doing: str, answer: Answer) -> NoReturn:
-    """Say in the words of a command that it did not do something."""
+    """Raise an error with the message of a command that failed."""
     if re.search(_UNREACHABLE, answer.words, re.IGNORECASE):
-        hint = "is its server up, and may this host ask it?"
+        hint = "check that its server is up and that this host may use it"
         raise NotReadyError(f"{command} does not reach its server: {answer.words}", hint=hint)
     raise JobError(f"{command} refused {doing}: {answer.words}")

@@ -1,4 +1,4 @@
-"""The variables of a job: those it is sent by name, those a Pod takes from a Secret, and those it sets itself."""
+"""The variables of a job: copied by name, taken from a Secret by a Pod, or set by the job itself."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class SecretKey(NamedTuple):
 
 
 class Variables(NamedTuple):
-    """What --env says of a job."""
+    """The variables in --env."""
 
     env: Tuple[str, ...] = ()  # for the call of ipulaunch in the job
-    sent: Tuple[str, ...] = ()  # names of those that are set here
+    sent: Tuple[str, ...] = ()  # names of those to copy from here
     secrets: Tuple[SecretKey, ...] = ()
 
 
 def variables_of(given: Sequence[str], scheduler: str, environ: Mapping[str, str], *, has_setup: bool) -> Variables:
-    """The variables of a job; with set-up lines it may set some itself, which need not be set here."""
+    """The variables of a job; a job with set-up lines may set some itself, so they need not be set here."""
     env: List[str] = []
     sent: List[str] = []
     secrets: List[SecretKey] = []

@@ -11,8 +11,8 @@ from ipulaunch.configs.sites import SCHEDULERS, Site
 from ipulaunch.launcher.schedulers import time_limit
 from ipulaunch.launcher.schedulers.job import Wishes
 
-_LEAD_MARGIN_S = 60  # Slurm's signals come up to a minute off
-# Options that only some schedulers have a use for.
+_LEAD_MARGIN_S = 60  # Slurm's signals can come a minute early or late
+# Options that only some schedulers use.
 _ONLY = {
     "account": ("slurm", "pbs"),
     "partition": ("slurm", "pbs"),
@@ -37,7 +37,7 @@ _FLAGS = {
 
 
 def choose_scheduler(asked: Optional[str], site: Site) -> str:
-    """The scheduler that was named, or that of the site."""
+    """The named scheduler, or the site's."""
     found = asked or site.scheduler
     if found is None:
         raise UsageError("no scheduler is named", hint=f"give --scheduler {'|'.join(SCHEDULERS)}, or a --site")
@@ -85,7 +85,7 @@ def refuse_useless(wishes: Wishes, scheduler: str, signal_lead: Optional[int]) -
         if getattr(wishes, name) and scheduler not in schedulers:
             flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
             raise UsageError(f"{flag} means nothing to {scheduler}", hint=f"it is for {' and '.join(schedulers)}")
-    if signal_lead and wishes.time_s is None and scheduler != "kubernetes":  # where Pods always have it
+    if signal_lead and wishes.time_s is None and scheduler != "kubernetes":  # Pods always have it
         raise UsageError(
             f"--signal-lead {signal_lead} has no effect without --time",
             hint=f"give --time: {scheduler} jobs are asked to stop before their limit of time",

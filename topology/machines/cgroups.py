@@ -7,7 +7,7 @@ from typing import List, Optional
 
 
 def places(controller: str, root: Path) -> List[Path]:
-    """The directories of our group and of those around it in which a controller has its limits."""
+    """The directories of our group and of its parents that hold a controller's limits."""
     found: List[Path] = []
     for line in (kernel_text(root / "proc/self/cgroup") or "").splitlines():
         parts = line.split(":", 2)
@@ -24,12 +24,12 @@ def places(controller: str, root: Path) -> List[Path]:
 def tightest(controller: str, name: str, old_name: str, root: Path) -> Optional[int]:
     """The smallest number in a file of these groups; old_name is the file's in version 1."""
     said = [kernel_text(place / name) or kernel_text(place / old_name) or "" for place in places(controller, root)]
-    limits = [int(number) for number in said if number.isdecimal()]  # "max" is none
+    limits = [int(number) for number in said if number.isdecimal()]  # "max" means no limit
     return min(limits) if limits else None
 
 
 def kernel_text(path: Path) -> Optional[str]:
-    """What a file of the kernel's says; None where there is none."""
+    """The text of a kernel file; None if there is no such file."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -20,7 +20,7 @@ def parse(text: str) -> Tuple[int, ...]:
         if not low <= high < MOST:
             raise ValueError(f"{part!r} is not a range of CPUs")
         counted += high - low + 1
-        if counted > MOST:  # a long list of long ranges would keep us busy for hours
+        if counted > MOST:  # a long list of long ranges would take hours to expand
             raise ValueError(f"it names more than {MOST} CPUs")
         cpus.update(range(low, high + 1))
     return tuple(sorted(cpus))

@@ -9,20 +9,20 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 
 from ipulaunch.configs.errors import UsageError
 
-LOCALHOST = "localhost"  # the machine that starts the instances, where no host is named
+LOCALHOST = "localhost"  # the machine that starts the instances, if no host is named
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-_LONGEST_NAME = 253  # as DNS has it
+_LONGEST_NAME = 253  # the limits of DNS
 _MOST_HOSTS = 1 << 16
 _MOST_BYTES = 1 << 24  # of a host file
 
 
 def is_name(text: object) -> bool:
-    """Whether this is the name or the address of a host, and not an option, say."""
+    """Whether this is the name or the address of a host, and not, for example, an option."""
     return isinstance(text, str) and len(text) <= _LONGEST_NAME and bool(re.fullmatch(_NAME, text))
 
 
 def parse(text: str) -> Tuple[str, ...]:
-    """The hosts of a list, in order; a blank after a comma is allowed, a hole or a repetition is not."""
+    """The hosts of a list, in order. It allows a blank after a comma, but no empty part and no repetition."""
     hosts: List[str] = []
     for part in _split(text):
         if not part.strip():
@@ -37,7 +37,7 @@ def parse(text: str) -> Tuple[str, ...]:
 
 
 def read_file(path: Path) -> Tuple[str, ...]:
-    """The hosts of a file: one per line, `#` starts a comment; what MPI writes after the name is ignored."""
+    """The hosts of a file: one per line, `#` starts a comment; MPI's words after the name are ignored."""
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
@@ -107,7 +107,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _expand(part: str, text: str) -> List[str]:
-    """The hosts of one part: every number of every bracket, the last ones counting fastest, as Slurm has it."""
+    """The hosts of one part: every number of every bracket; the last bracket counts fastest, as in Slurm."""
     stem, *rest = re.split(r"\[([^\[\]]*)\]", part)  # brackets and what follows them, in turn
     brackets: List[List[str]] = []
     tails, count = rest[1::2], 1
@@ -117,14 +117,14 @@ def _expand(part: str, text: str) -> List[str]:
         if count > _MOST_HOSTS:
             raise UsageError(f"the host list {text!r} names more than {_MOST_HOSTS} hosts")
     length = len(stem) + sum(map(len, tails)) + sum(len(numbers[0]) for numbers in brackets)
-    if count > 1 and length > _LONGEST_NAME:  # it would be repeated for every number
+    if count > 1 and length > _LONGEST_NAME:  # every number would repeat it
         raise UsageError(f"a name of {length} characters is not that of a host")
     chosen = itertools.product(*brackets)
     return [stem + "".join(number + tail for number, tail in zip(numbers, tails)) for numbers in chosen]
 
 
 def _numbers(ranges: str, text: str) -> List[str]:
-    """The numbers in a bracket, with the zeros before them."""
+    """The numbers in a bracket, with their leading zeros."""
     found: List[str] = []
     for piece in ranges.split(","):
         numbers = re.fullmatch(r"\s*([0-9]{1,18})(?:-([0-9]{1,18}))?\s*", piece)

@@ -24,7 +24,7 @@ class NumaNode(NamedTuple):
 
 
 class Host(NamedTuple):
-    """A machine that runs instances: its name, the cores we may use, and how that is known."""
+    """A machine that runs instances: its name, the cores we may use, and where we know them from."""
 
     name: str
     nodes: Tuple[NumaNode, ...]
@@ -36,7 +36,7 @@ class Host(NamedTuple):
 
 
 def discover(name: str, root: Path = Path("/")) -> Host:
-    """This machine, less what the allowed CPU set and the cgroup quota take away."""
+    """This machine, without the cores that the allowed CPU set and the cgroup quota exclude."""
     allowed = _allowed_cpus(root)
     nodes = []
     for directory in sorted(root.glob("sys/devices/system/node/node[0-9]*"), key=_index_of):
@@ -111,7 +111,7 @@ def _cores(cpus: List[int], root: Path) -> Tuple[Core, ...]:
 
 
 def _quota(root: Path) -> Optional[float]:
-    """CPUs' worth of time the cgroups allow: the tightest limit on the way from our group to the root."""
+    """How many CPUs the cgroups' time quotas allow: the tightest limit from our group up to the root."""
     found = [limit for limit in map(_limit, cgroups.places("cpu", root)) if limit]
     return min(found) if found else None
 
@@ -127,7 +127,7 @@ def _limit(group: Path) -> Optional[float]:
 
 
 def _within_quota(nodes: List[NumaNode], quota: Optional[float]) -> Tuple[NumaNode, ...]:
-    """As many cores as the quota pays for, taken away where most are left."""
+    """As many cores as the quota allows; the nodes with the most cores give up theirs first."""
     keep = {node.number: list(node.cores) for node in nodes}
     limit = math.inf if quota is None else max(1, math.floor(quota))
     while sum(map(len, keep.values())) > limit:

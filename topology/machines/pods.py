@@ -9,11 +9,11 @@ from ipulaunch.configs.pods import Catalogue
 from ipulaunch.configs.text import counted
 
 IPUS_PER_ILD = 64
-_MOST_IPUS = 1 << 16  # far beyond any POD; what can be read back of a plan has as many instances
+_MOST_IPUS = 1 << 16  # far beyond any POD; plan.json is read back up to this many instances
 
 
 def usual_ilds(ipus: int) -> int:
-    """The IPU-Link domains that so many IPUs are in."""
+    """The number of IPU-Link domains that this many IPUs occupy."""
     return max(1, ipus // IPUS_PER_ILD)
 
 
@@ -23,7 +23,7 @@ class System(NamedTuple):
     name: str
     ipus: int
     hosts: int
-    max_hosts: Optional[int]  # None where no build guide sets a limit
+    max_hosts: Optional[int]  # None if no build guide sets a limit
 
     def hosts_of(self, ipus: int) -> int:
         """The hosts that come with a part of it."""
@@ -42,7 +42,7 @@ def find(pod: str, catalogue: Catalogue) -> System:
 
 
 def of_size(ipus: int) -> System:
-    """A system outside the catalogue, told by its number of IPUs."""
+    """A system outside the catalogue, described by its number of IPUs."""
     if ipus > _MOST_IPUS:
         raise PlanError(f"{ipus} IPUs, and a plan has at most {_MOST_IPUS}", hint=f"use --ipus {_MOST_IPUS} or fewer")
     return System(counted(ipus, "IPU"), ipus, usual_ilds(ipus), None)

@@ -1,4 +1,4 @@
-"""Networks written down layer by layer: each method adds a layer and gives back its name for the next one to read."""
+"""Networks written down layer by layer: each method adds a layer and returns its name, for the next layer to read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Builder:
         bias: bool = True,
         initializer: str = "glorot_uniform",
     ) -> str:
-        """A convolution in as many dimensions as its input has beside the channels."""
+        """A convolution with as many dimensions as its input has besides the channels."""
         return self._layer(
             *("conv", name, x),
             filters=filters,
@@ -60,7 +60,7 @@ class Builder:
         return self._layer("group_norm", name, x, groups=groups, epsilon=epsilon, gamma=gamma)
 
     def downsample(self, name: str, x: str) -> str:
-        """Every second pixel along each side, and behind the channels as many of zeros."""
+        """Every second pixel along each side, followed by as many channels of zeros."""
         return self._layer("downsample", name, x)
 
     def activation(self, name: str, x: str, function: str) -> str:
@@ -69,7 +69,7 @@ class Builder:
     def pool(
         self, name: str, x: str, how: str, size: int, strides: Optional[int] = None, padding: str = "valid"
     ) -> str:
-        """The max or the average of each window; windows touch each other unless strides say otherwise."""
+        """The max or the average of each window; windows do not overlap unless strides say so."""
         return self._layer(f"{how}_pool", name, x, window=size, strides=strides or size, padding=padding)
 
     def global_average_pool(self, name: str, x: str) -> str:
@@ -88,7 +88,7 @@ class Builder:
         return self._layer("dropout", name, x, rate=rate)
 
     def scale(self, name: str, x: str, factor: float) -> str:
-        """All of it times a constant."""
+        """The whole input times a constant."""
         return self._layer("scale", name, x, factor=factor)
 
     def _layer(self, kind: str, name: str, *inputs: str, **options: Any) -> str:

@@ -26,7 +26,7 @@ def cifar_resnet(settings: ImageSettings) -> Network:
 
 
 def _block(net: Builder, name: str, x: str, channels: int, model: ImageModel, halves: bool) -> str:
-    """Two convolutions of 3 x 3; the shortcut has no weights, also where the image halves and the channels double."""
+    """Two convolutions of 3 x 3; the shortcut has no weights, even where the image halves and the channels double."""
     shortcut = net.downsample(f"{name}_shortcut", x) if halves else x
     x = _layer(net, f"{name}_layer1", x, channels, model, halves)
     x = net.activation(f"{name}_layer1_relu", x, "relu")

@@ -6,7 +6,7 @@ from ipulaunch.configs.settings.cosmoflow import CosmoflowSettings
 from ipulaunch.topology.networks.builder import Builder
 from ipulaunch.topology.networks.network import Network
 
-# tanh only nears 1, and targets lie in [-1, 1]: the published network stretches its output.
+# tanh never reaches 1, and targets lie in [-1, 1]: the published network scales its output up.
 _OUTPUT_SCALE = 1.2
 _POOLS = {"MaxPool3D": "max", "AveragePooling3D": "average"}
 

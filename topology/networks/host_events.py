@@ -1,4 +1,4 @@
-"""When the host hears of a training: logs, checkpoints, and the device calls between them."""
+"""When the host acts during a training: logs, checkpoints, and the device calls between them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HostEvents(NamedTuple):
     log_every: int  # updates; 0: only at the end
     checkpoint_every: int  # updates; 0: never
     first_checkpoint: int  # the update after which the first is written; 0: one period into the training
-    updates_per_call: int  # the device runs so many before it returns to the host
+    updates_per_call: int  # the device runs this many before it returns to the host
 
     @property
     def total_updates(self) -> int:
@@ -44,7 +44,7 @@ class HostEvents(NamedTuple):
 
 
 def events_of(training: Training, samples: int, batch: Batch) -> Tuple[HostEvents, List[str]]:
-    """When the host acts in a training on so many samples, if there is one; and the warnings."""
+    """When the host acts in a training on this many samples, if the job trains; and the warnings."""
     if not training.training:
         return HostEvents(0, 1, log_every=0, checkpoint_every=0, first_checkpoint=0, updates_per_call=1), []
     return host_events(
@@ -102,7 +102,7 @@ def host_events(
         checkpoint_every, more = _period(_CHECKPOINTS, ckpts_per_epoch, updates_per_epoch, epochs_left, saved_epochs)
     exact = first_ckpt_epoch * updates_per_epoch
     first_checkpoint = _nearest(exact, [math.floor(exact), math.ceil(exact)]) or math.ceil(exact)
-    # gcd(x, 0) is x, so what never happens divides nothing further.
+    # gcd(x, 0) is x, so an event that never happens does not shorten the calls.
     periods = (log_every, checkpoint_every, first_checkpoint if checkpoint_every else 0)
     call = functools.reduce(math.gcd, periods, epochs * updates_per_epoch)
     if checkpoint_every and first_checkpoint != exact:
@@ -118,7 +118,7 @@ def host_events(
 
 
 def _period(kind: _Kind, per_epoch: Fraction, updates: int, epochs: int, over: str) -> Tuple[int, List[str]]:
-    """The updates from one event to the next, 0 for none; and a warning where these are not as many as asked."""
+    """The updates from one event to the next, 0 for none; and a warning if they differ from the request."""
     if not per_epoch:
         return 0, []
     if per_epoch >= 1:
@@ -138,9 +138,9 @@ def _period(kind: _Kind, per_epoch: Fraction, updates: int, epochs: int, over: s
 
 
 def _with_logs(log_every: int, updates: int, epochs: int) -> int:
-    """The updates between checkpoints that nobody asked for: an epoch's, or those between logs that are rarer.
+    """The updates between checkpoints if the user gives no frequency: an epoch's, or those between rarer logs.
 
-    So no checkpoint cuts a device call that the logs leave whole.
+    So no checkpoint splits a device call that the logs leave whole.
     """
     longer = log_every or epochs * updates
     return longer if longer > updates and epochs * updates % longer == 0 else updates

@@ -1,4 +1,4 @@
-"""What the image networks share: where pixels enter, and what normalises between layers."""
+"""What the image networks share: the input of pixels, and the norms between layers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def pixels(net: Builder, settings: ImageSettings) -> str:
 
 
 def conv(net: Builder, name: str, x: str, channels: int, kernel: int, strides: int = 1) -> str:
-    """A convolution of the residual networks; the norm behind it makes a bias useless."""
+    """A convolution of the residual networks; the norm after it makes a bias useless."""
     return net.conv(name, x, channels, kernel, strides, bias=False, initializer="variance_scaling")
 
 
 def norm(net: Builder, prefix: str, x: str, channels: int, model: ImageModel, gamma: str = "ones") -> str:
-    """The chosen norm of so many channels: `..._bn` over the batch, `..._gn` over groups of channels."""
+    """The chosen norm for this many channels: `..._bn` over the batch, `..._gn` over groups of channels."""
     if model.norm_layer == "batch_norm":
         return net.batch_norm(f"{prefix}_bn", x, model.norm_momentum, _EPSILON, gamma)
     size = model.norm_channels_per_group

@@ -27,20 +27,20 @@ class Network(NamedTuple):
 
     @property
     def drops_units(self) -> bool:
-        """Whether some of it is left out at random in training."""
+        """Whether training drops parts of it at random."""
         return any(layer.kind == "dropout" and layer.options["rate"] for layer in self.layers)
 
 
 class Cost(NamedTuple):
-    """What a layer or a stage takes."""
+    """The cost of a layer or a stage."""
 
     parameters: int  # with the moving statistics of batch norms
-    activations: int  # numbers it puts out
+    activations: int  # numbers in its output
     flops: int
 
 
 def shapes(network: Network) -> Dict[str, Shape]:
-    """The shape of every layer's output for one sample; refuses a network that has nothing left at some layer."""
+    """The shape of every layer's output for one sample; refuses a network in which a layer's output is empty."""
     found, small = _follow(network, network.layers[0].options["shape"])
     if small is not None:
         window, left = small.options["window"], found[small.inputs[0]][:-1]
@@ -52,7 +52,7 @@ def shapes(network: Network) -> Dict[str, Shape]:
 
 
 def costs(network: Network) -> Dict[str, Cost]:
-    """The costs of every layer for one sample, forward; a multiplication with its addition counts as 2 flops."""
+    """The costs of every layer for one sample, forward; a multiplication and its addition are 2 flops."""
     found = shapes(network)
     return {
         layer.name: Cost(
@@ -65,7 +65,7 @@ def costs(network: Network) -> Dict[str, Cost]:
 
 
 def _follow(network: Network, shape: Shape) -> Tuple[Dict[str, Shape], Optional[Layer]]:
-    """The shapes that follow from the input's, and the layer where nothing is left, if there is one."""
+    """The shapes that follow from the input's, and the first layer with an empty output, if there is one."""
     found: Dict[str, Shape] = {network.layers[0].name: tuple(shape)}
     for layer in network.layers[1:]:
         found[layer.name] = _SHAPES.get(layer.kind, _kept)(layer, found[layer.inputs[0]])
@@ -99,7 +99,7 @@ def _kept(layer: Layer, shape: Shape) -> Shape:
 
 
 def _windows(layer: Layer, shape: Shape) -> Shape:
-    """How often a window fits, along each side; same padding fills up what is missing at the edges."""
+    """How often a window fits, along each side; same padding fills the edges."""
     window, strides = layer.options["window"], layer.options["strides"]
     missing = 0 if layer.options["padding"] == "same" else window - 1
     sides = (-(-(side - missing) // strides) for side in shape[:-1])
@@ -127,7 +127,7 @@ _SHAPES: Dict[str, Callable[[Layer, Shape], Shape]] = {
 
 
 def _weights(layer: Layer, found: Mapping[str, Shape]) -> int:
-    """The numbers that inputs are multiplied with, without biases."""
+    """The number of weights that multiply inputs, without biases."""
     read = found[layer.inputs[0]]
     if layer.kind == "conv":
         return int(layer.options["window"] ** (len(read) - 1) * read[-1] * layer.options["filters"])
@@ -154,7 +154,7 @@ def _flops(layer: Layer, found: Mapping[str, Shape]) -> int:
     return _PER_OUTPUT[layer.kind] * outputs
 
 
-# Operations for each number put out. Norms: mean, variance, centred, scaled, times gamma, plus beta.
+# Operations for each number of the output. Norms: mean, variance, centred, scaled, times gamma, plus beta.
 _PER_OUTPUT = {
     "input": 0,
     "normalise": 2,

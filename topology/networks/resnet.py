@@ -16,7 +16,7 @@ def resnet(settings: ImageSettings) -> Network:
     """A convolution and a pool that shrink the image to a quarter, then four stacks of residual blocks."""
     model, net = settings.model, Builder()
     x = net.pad("conv1_pad", pixels(net, settings), 3)
-    # The stem is that of Keras, which also starts its weights in Keras's way.
+    # The stem is Keras's, and its weights start as in Keras.
     x = net.conv("conv1_conv", x, 64, 7, strides=2, padding="valid", bias=False)
     x = net.activation("conv1_relu", norm(net, "conv1", x, 64, model), "relu")
     x = net.pad("pool1_pad", x, 1)
@@ -36,7 +36,7 @@ def resnet(settings: ImageSettings) -> Network:
 def _bottleneck(net: Builder, name: str, x: str, channels: int, strides: int, model: ImageModel, is_first: bool) -> str:
     """1 x 1 to a quarter of the channels, 3 x 3, and 1 x 1 back; the stride is in the middle (version 1.5).
 
-    A block that adds to its own input begins as nothing but that input: its last norm starts at 0.
+    A block that adds to its own input starts as the identity: its last norm starts at 0.
     """
     shortcut = _conv(net, f"{name}_0", x, channels, 1, model, strides) if is_first else x
     x = _conv(net, f"{name}_1", x, channels // 4, 1, model)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ipulaunch.configs.settings.images import ImageModel
     from ipulaunch.configs.settings.workload import WorkloadSettings
 
-# The module and the function that make each network, loaded when it is asked for: a plan has one of them.
+# The module and the function that make each network, loaded on demand: a plan has one of them.
 _MAKERS: Dict[str, Tuple[str, str]] = {
     "cosmoflow": ("cosmoflow", "cosmoflow"),
     "cosmoflow_v1": ("cosmoflow", "cosmoflow_v1"),
@@ -28,7 +28,7 @@ _ASIDE = ("dtype", "gamma", "initializer", "momentum", "rate")  # how inputs arr
 
 
 def network_of(settings: WorkloadSettings) -> Network:
-    """The network of these settings; refuses one that they leave nothing of, and settings that it has no use for."""
+    """The network of these settings; refuses one without any output left, and settings that it does not use."""
     module, name = _MAKERS[settings.model.name]
     make: Callable[[Any], Network] = getattr(importlib.import_module(f"ipulaunch.topology.networks.{module}"), name)
     network = make(settings)
@@ -39,7 +39,7 @@ def network_of(settings: WorkloadSettings) -> Network:
 
 
 def computed_by(settings: WorkloadSettings) -> List[Any]:
-    """What the network computes with given weights, from samples as the set has them, whoever normalises these."""
+    """The network's function of its weights and of samples as stored, no matter where they are normalised."""
     data = dataclasses.replace(settings.data, host_preprocess=False)
     network = network_of(dataclasses.replace(settings, data=data))
     return [

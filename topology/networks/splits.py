@@ -23,7 +23,7 @@ class Suggestion(NamedTuple):
 
 
 def split_points(network: Network) -> Tuple[str, ...]:
-    """The layers that can begin a stage: weights come before them, and one output is all that they and the rest read.
+    """The layers that can begin a stage: weights come before them, and they and all later layers read one output.
 
     A split names the layer that begins the next stage, as in Graphcore's application, whose presets give them.
     """
@@ -37,7 +37,7 @@ def split_points(network: Network) -> Tuple[str, ...]:
 
 
 def check_splits(network: Network, splits: Sequence[str]) -> None:
-    """Refuse splits that do not divide the network into stages in a row."""
+    """Refuse splits that do not divide the network into consecutive stages."""
     points, crossing = split_points(network), _crossing(network)
     legal = f"legal splits: {_folded(points)}"
     for name in splits:
@@ -65,7 +65,7 @@ def stages_of(network: Network, splits: Sequence[str]) -> Tuple[Tuple[Layer, ...
 
 
 def stage_ends(network: Network, splits: Sequence[str]) -> Tuple[str, ...]:
-    """The last layer of each stage but the last: the one that is read across the border."""
+    """The last layer of each stage but the last: the next stage reads its output."""
     return tuple(stage[-1].name for stage in stages_of(network, splits)[:-1])
 
 
@@ -76,9 +76,9 @@ def stage_costs(network: Network, splits: Sequence[str], micro_size: int) -> Tup
 
 
 def suggest_splits(network: Network, stages: int, micro_size: int, by: str = "flops") -> Suggestion:
-    """The splits whose largest stage costs least; among those, with the others most even; then, with least crossing.
+    """The splits whose largest stage costs least; among those, the most even ones; then, the least data across borders.
 
-    `by` is the field of Cost that counts: flops (forward and backward), parameters or activations.
+    `by` is the field of Cost to compare: flops (forward and backward), parameters or activations.
     """
     points = split_points(network)
     if stages > len(points) + 1:
@@ -86,7 +86,7 @@ def suggest_splits(network: Network, stages: int, micro_size: int, by: str = "fl
             f"{network.name} can be divided into {len(points) + 1} pipeline stages, and {stages} are asked for",
             hint=f"use {len(points) + 1} stages or fewer",
         )
-    # A stage keeps what it reads for the way back: after an activation that serves two layers, before it only one.
+    # A stage keeps its inputs for the backward pass: two after an activation that two layers read, one before it.
     finished = _finished(network, points)
     points = finished if stages <= len(finished) + 1 else points
     pieces = [getattr(cost, by) for cost in stage_costs(network, points, micro_size)]
@@ -98,16 +98,16 @@ def suggest_splits(network: Network, stages: int, micro_size: int, by: str = "fl
 
 
 def balance(stages: Sequence[Cost], by: str = "flops") -> float:
-    """The mean stage's cost as a part of the largest's."""
+    """The mean stage's cost as a fraction of the largest's."""
     sizes: List[int] = [getattr(cost, by) for cost in stages]
     return sum(sizes) / len(sizes) / max(sizes)
 
 
 def efficiency(accumulation: int, stages: int, schedule: str, devices: Optional[int] = None) -> float:
-    """The part of the time in which an IPU works, with stages of equal cost on so many IPUs (one each, if not given).
+    """The fraction of the time in which an IPU works, with stages of equal cost on `devices` IPUs (default: one each).
 
     A pipeline fills and drains for stages - 1 of the accumulation + stages - 1 steps of an update; a Sequential one
-    takes a single micro-batch through all stages before the next, so only one of its IPUs works at a time.
+    moves a single micro-batch through all stages before the next, so only one of its IPUs works at a time.
     """
     if schedule == "Sequential":
         return 1 / (devices or stages)
@@ -127,7 +127,7 @@ def _crossing(network: Network) -> Dict[str, Tuple[str, ...]]:
 
 
 def _meant(name: str, points: Sequence[str]) -> List[str]:
-    """The point that was most likely meant, if any is near: rather one that begins in the same way."""
+    """The point that the user most likely meant, if any is near; one with the same beginning is preferred."""
     shared = [_shared_beginning(name.lower(), point.lower()) for point in points]
     alike = [point for point, length in zip(points, shared) if length == max(shared)]
     guesses = (near_miss(name, some) for some in (alike, points))
@@ -135,7 +135,7 @@ def _meant(name: str, points: Sequence[str]) -> List[str]:
 
 
 def _shared_beginning(one: str, other: str) -> int:
-    """How many letters two names begin with together."""
+    """How many letters two names share at their beginning."""
     return len(list(itertools.takewhile(lambda letters: letters[0] == letters[1], zip(one, other))))
 
 
@@ -146,7 +146,7 @@ def _reason(crossed: Sequence[str]) -> str:
 
 
 def _finished(network: Network, points: Sequence[str]) -> Tuple[str, ...]:
-    """The points that do not part an activation from what it reads."""
+    """The points that do not separate an activation from its input."""
     unfinished = {layer.inputs[0] for layer in network.layers if layer.kind == "activation"}
     return tuple(name for name, end in zip(points, stage_ends(network, points)) if end not in unfinished)
 

@@ -1,4 +1,4 @@
-"""What settings can ask for and IPUs, or the SDK, cannot do."""
+"""Settings that IPUs, or the SDK, cannot fulfil."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ipus_needed(pipeline: Pipeline) -> int:
 
 
 def refuse(settings: WorkloadSettings, batch: Batch, given_ipus: int) -> None:
-    """Raise for the first setting that could not be honoured with so many IPUs per replica."""
+    """Raise for the first setting that cannot be fulfilled with this many IPUs per replica."""
     pipeline = settings.pipeline
     if given_ipus != ipus_needed(pipeline):
         if not pipeline.splits:
@@ -41,7 +41,7 @@ def refuse(settings: WorkloadSettings, batch: Batch, given_ipus: int) -> None:
 
 
 def refuse_schedule(settings: WorkloadSettings, accumulation: int) -> None:
-    """Raise where the SDK could not train with the schedule of the pipeline."""
+    """Raise if the SDK cannot train with the schedule of the pipeline."""
     pipeline, io_tiles = settings.pipeline, settings.device.io_tiles
     if not pipeline.splits or not settings.training.training:
         return
@@ -65,7 +65,7 @@ def refuse_schedule(settings: WorkloadSettings, accumulation: int) -> None:
 
 
 def refuse_automatic_scaling(settings: WorkloadSettings, batch: Batch) -> None:
-    """Raise where the SDK's factor would not follow the gradients."""
+    """Raise if the SDK's factor would not follow the gradients."""
     if not settings.optimizer.auto_loss_scaling or not settings.training.training:
         return
     bits, first = settings.training.precision, settings.optimizer.loss_scaling
@@ -75,8 +75,8 @@ def refuse_automatic_scaling(settings: WorkloadSettings, batch: Batch) -> None:
             " gradients have 32",
             hint="use --precision 16.16, or a fixed --loss-scaling",
         )
-    # From SDK 3.1 on, an undivided model sums gradients over replicas before it accumulates them. The compiler takes
-    # every accumulator for one that differs between replicas, so each replica rounds its own with its own numbers.
+    # From SDK 3.1 on, an undivided model sums gradients over replicas before it accumulates them. The compiler treats
+    # every accumulator as one that differs between replicas, so each replica rounds its own with its own numbers.
     if (
         batch.accumulation > 1
         and batch.replicas > 1

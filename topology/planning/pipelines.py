@@ -1,4 +1,4 @@
-"""Whether the pipeline that settings ask for can be made of their network."""
+"""Whether the network can be divided into the pipeline of the settings."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Share(NamedTuple):
 
 
 def divide(nodes: Sequence[NumaNode], instances: int) -> List[Share]:
-    """One share per instance, in order, crossing a NUMA node only where the counts leave no other way."""
+    """One share per instance, in order, crossing a NUMA node only where the counts require it."""
     per_node = instances // len(nodes)
     if instances % len(nodes) == 0 and per_node <= min(len(node.cores) for node in nodes):
         parts = [[(node.number, core) for core in part] for node in nodes for part in _split(node.cores, per_node)]

@@ -78,7 +78,7 @@ class Plan(NamedTuple):
 
     @property
     def division(self) -> str:
-        """Who gets what, in one line."""
+        """IPUs, replicas and instances in one line."""
         return (
             f"{counted(self.ipus, 'IPU')} = {counted(self.replicas, 'replica')} x {self.ipus_per_replica};"
             f" {counted(self.instances, 'instance')} x {counted(self.replicas_per_instance, 'replica')}"
@@ -98,7 +98,7 @@ def to_json(plan: Plan) -> str:
 
 
 def from_json(text: str) -> Plan:
-    """The plan in a text; anything but a complete plan is refused."""
+    """The plan in a text; refuses anything but a complete plan."""
     try:
         if len(text) > MOST:
             raise ValueError(f"it is longer than {MOST} characters")

@@ -1,4 +1,4 @@
-"""The environment PopRun gives an instance, which is also how an instance learns its place."""
+"""The environment that PopRun gives an instance, from which the instance learns its place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ipulaunch.topology.planning.plan import Placement, Plan
 
 
 class Place(NamedTuple):
-    """One instance among all, as PopDist tells it."""
+    """The place of one instance among all, as PopDist describes it."""
 
     instance: int
     instances: int
@@ -34,14 +34,14 @@ def environment(plan: Plan, placement: Placement) -> Dict[str, str]:
 
 
 def is_told(environ: Mapping[str, str]) -> bool:
-    """Whether whoever started this instance has told it its place."""
+    """Whether the program that started this instance told it its place."""
     return "POPDIST_NUM_TOTAL_REPLICAS" in environ
 
 
 def read_place(environ: Mapping[str, str], alone: Optional[int] = None) -> Place:
     """The place in an instance's environment; a process started by hand is the only instance.
 
-    `alone` is how many replicas such a process has, if it is told so.
+    `alone` is the number of replicas of such a process, if given.
     """
     if alone is not None:
         if alone < 1:

@@ -1,7 +1,7 @@
 """The rules of PopRun, PopDist and V-IPU that a launch must keep (R1 to R13), and ours for cores.
 
 Hard rules refuse, soft ones warn. Each is one function from the numbers of a launch to what is wrong with them.
-Not here: R9 (PopRun above 64 IPUs), which the one engine without it keeps; and what holds by construction, R11 and R12
+Not here: R9 (PopRun above 64 IPUs), which the engine without PopRun checks; and what holds by construction, R11 and R12
 (habits the default policy covers) and R14 (one shape for training and validation: a run has one plan).
 """
 
@@ -14,7 +14,7 @@ from ipulaunch.configs.text import counted, either
 from ipulaunch.topology.machines.pods import IPUS_PER_ILD, usual_ilds
 
 IPUS_PER_REPLICA = (1, 2, 4, 8, 16)
-SIZES = ("R6", "R4", "R5")  # the rules about replicas and IPUs alone, which hold before there are instances
+SIZES = ("R6", "R4", "R5")  # the rules about replicas and IPUs alone, which apply before instances are chosen
 _POWERS = tuple(1 << exponent for exponent in range(17))
 
 
@@ -27,14 +27,14 @@ class Numbers(NamedTuple):
     hosts: int = 1
     ilds: int = 1
     system_ipus: Optional[int] = None
-    pod_ipus: Optional[int] = None  # of the POD that the system is, or is a part of
+    pod_ipus: Optional[int] = None  # of the POD that the system is or belongs to
     numa_nodes_per_host: Optional[int] = None
     cores_per_host: Optional[int] = None
     min_cores_per_instance: int = 1
     io_bound: bool = False
     is_rehearsal: bool = False  # on CPUs, which have no IPU-Link domains
     has_stages: bool = False  # of a pipeline: the IPUs of a replica follow from these
-    free: Tuple[str, ...] = ()  # fields that nobody has asked for: they follow where another one changes
+    free: Tuple[str, ...] = ()  # fields that the user did not set: they follow when another one changes
 
     @property
     def ipus(self) -> int:
@@ -64,7 +64,7 @@ Rule = Callable[[Numbers], Optional[Finding]]
 
 
 def check(numbers: Numbers, names: Sequence[str] = ()) -> List[Finding]:
-    """Every rule the numbers break, or of some rules, hard ones first."""
+    """Every rule (of those in `names`, if given) that the numbers break, hard ones first."""
     findings = [rule(numbers) for name, rule in RULES.items() if not names or name in names]
     return sorted((found for found in findings if found), key=lambda found: not found.hard)
 
@@ -101,7 +101,7 @@ def is_legal(n: Numbers) -> bool:
 
 
 def _with(n: Numbers, field: str, value: int) -> Numbers:
-    """The numbers with another one asked for, and with all that nobody has asked for following it."""
+    """The numbers with one field changed, and with all fields that the user did not set following it."""
     change: Dict[str, Any] = {field: value}
     n = n._replace(**change)
     if field != "replicas" and "replicas" in n.free and n.system_ipus is not None:
@@ -114,7 +114,7 @@ def _with(n: Numbers, field: str, value: int) -> Numbers:
 
 
 def _use(n: Numbers, flag: str, field: str, values: Sequence[int]) -> str:
-    """A hint with the nearest values that would be legal, the others being as they are; nothing where none would."""
+    """A hint with the nearest legal values, if the others stay as they are; empty if there are none."""
     legal = [value for value in values if is_legal(_with(n, field, value))]
     return f"use {flag} {_nearest(getattr(n, field), legal)}" if legal else ""
 

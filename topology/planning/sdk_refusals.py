@@ -1,4 +1,4 @@
-"""What settings can ask for and only later SDKs have."""
+"""Settings that only later SDKs can fulfil."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Feature(NamedTuple):
     """Something of the SDK's Keras that a setting needs."""
 
     setting: str
-    first: _Sdk  # that has it
+    first: _Sdk  # the first that has it
     why: str
     hint: str
 
     def missing(self, where: str = "") -> SettingsError:
-        """The refusal by a planner that knows which SDK it is, or by a worker that has not found it."""
+        """The error of a planner that knows the SDK's version, or of a worker that did not find the feature."""
         return SettingsError(f"{self.why}{where}", hint=f"{self.hint}, or enable a later SDK")
 
 
@@ -41,7 +41,7 @@ METRIC_REDUCTION = Feature(
 
 
 def refuse_before(settings: WorkloadSettings, sdk: Callable[[], _Sdk]) -> None:
-    """Raise for the first setting that an SDK is too old for; which one it is, is asked only where it matters."""
+    """Raise for the first setting that the SDK is too old for; looks up its version only if that matters."""
     for feature in (AUTOMATIC_SCALING, METRIC_REDUCTION):
         if settings.api != KERAS or not value_of(settings, feature.setting):
             continue

@@ -17,7 +17,7 @@ COMPUTED = "computed"
 
 
 class Request(NamedTuple):
-    """What a launch is to be planned for. None is "not asked for": the solver decides."""
+    """The request for a plan. None means "not given": the solver decides."""
 
     workload: str
     system: System
@@ -37,7 +37,7 @@ class Request(NamedTuple):
     oversubscribe: bool = False
     is_rehearsal: bool = False
     has_stages: bool = False  # of a pipeline, which the IPUs per replica follow from
-    origins: Mapping[str, str] = {}  # where the wishes came from, by their names here
+    origins: Mapping[str, str] = {}  # where each value came from, by field name
 
 
 class Decision(NamedTuple):
@@ -50,7 +50,7 @@ class Decision(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """A number of instances that was considered and not taken."""
+    """A number of instances that the solver considered and rejected."""
 
     instances: int
     why: str
@@ -75,7 +75,7 @@ class Solution(NamedTuple):
 
 
 def solve(request: Request) -> Solution:
-    """The plan for a request; refuses with both numbers what the rules forbid."""
+    """The plan for a request; an error with both numbers if the rules forbid it."""
     _refuse_nothing(request)
     replicas, why_replicas = _replicas(request)
     ilds, why_ilds = _ilds(request, replicas)
@@ -148,7 +148,7 @@ def _decided(request: Request, name: str, value: int, why: str) -> Decision:
 
 def _numbers(request: Request, replicas: int, instances: int, ilds: int) -> rules.Numbers:
     asked = {"replicas": request.replicas, "instances": request.instances, "ilds": request.ilds}
-    # A system that was made for the replicas sets them no limit.
+    # A system that is made to fit the replicas does not limit them.
     is_made = request.origins.get("ipus") == COMPUTED
     return rules.Numbers(
         replicas=replicas,
@@ -190,7 +190,7 @@ def _ilds(request: Request, replicas: int) -> Tuple[int, str]:
 
 
 def _default_instances(request: Request, replicas: int, ilds: int) -> Tuple[Optional[int], str, List[Rejected]]:
-    """As many instances as the policy allows, the reason, and the counts that were not taken."""
+    """As many instances as the policy allows, the reason, and the rejected counts."""
     hosts = len(request.hosts)
     cores = min(host.cores for host in request.hosts)
     nodes = min(len(host.nodes) for host in request.hosts)

@@ -10,7 +10,7 @@ _LABEL_WIDTH = 11
 
 
 def columns(plan: Plan) -> int:
-    """How wide the table is."""
+    """The width of the table."""
     return _LABEL_WIDTH + plan.replicas * (_cell(plan) + 1) + 2
 
 
@@ -52,6 +52,6 @@ def _centred(texts: Sequence[str], span: int) -> List[str]:
 
 
 def _centre(text: str, span: int) -> str:
-    """Centred; the odd blank goes to the right, unlike str.center()."""
+    """Centred; an odd blank goes to the right, unlike with str.center()."""
     left = (span - len(text)) // 2
     return " " * left + text + " " * (span - len(text) - left)

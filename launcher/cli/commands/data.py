@@ -10,7 +10,7 @@ import click
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.directory import records_of
 from ipulaunch.configs.text import counted
-from ipulaunch.launcher.cli.commands.data_sets import build, json_option, make, print_json, size
+from ipulaunch.launcher.cli.commands.data_sets import build, json_option, make, number_option, print_json, size
 from ipulaunch.launcher.cli.commands.status import runs_dir
 from ipulaunch.launcher.cli.data_tasks import run_task
 from ipulaunch.launcher.runs.states import find_run
@@ -159,16 +159,8 @@ def _audited(result: Mapping[str, Any]) -> List[str]:
 @command.command("bench", short_help="Compare our input pipeline with others.")
 @click.argument("workload", type=click.Choice(["cosmoflow", "imagenet"]))
 @click.option("--data-dir", type=click.Path(), help="Set to read. Default: a small one, generated for the purpose.")
-@click.option(
-    "--instances", type=click.IntRange(1), default=1, show_default=True, help="Processes that read at the same time."
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0.1),
-    default=5.0,
-    show_default=True,
-    help="Seconds to measure each pipeline for.",
-)
+@number_option("--instances", 1, click.IntRange(1), "Processes that read at the same time.")
+@number_option("--seconds", 5.0, click.FloatRange(0.1), "Seconds to measure each pipeline for.")
 @json_option
 def bench(as_json: bool, **options: Any) -> None:
     """Compare our input pipeline with a conventional tf.data one and with what the machine can do at most."""

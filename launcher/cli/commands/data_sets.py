@@ -13,6 +13,11 @@ from ipulaunch.launcher.cli.data_tasks import run_task
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
+def number_option(flag: str, default: float, kind: Any, about: str) -> Callable[[Any], Any]:
+    """An option for a number, with its default in the help."""
+    return click.option(flag, type=kind, default=default, show_default=True, help=about)
+
+
 @click.group("make")
 def make() -> None:
     """Write a small set of synthetic samples in a published format. A model can learn from them."""
@@ -24,17 +29,9 @@ def _make_options(samples: int, validation_samples: int) -> Callable[[Any], Any]
     def add(function: Any) -> Any:
         options = [
             click.option("--out", type=click.Path(), required=True, help="New or empty directory to write to."),
-            click.option(
-                "--samples", type=click.IntRange(1), default=samples, show_default=True, help="Training samples."
-            ),
-            click.option(
-                "--validation-samples",
-                type=click.IntRange(1),
-                default=validation_samples,
-                show_default=True,
-                help="Validation samples.",
-            ),
-            click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the samples."),
+            number_option("--samples", samples, click.IntRange(1), "Training samples."),
+            number_option("--validation-samples", validation_samples, click.IntRange(1), "Validation samples."),
+            number_option("--seed", 0, click.IntRange(0), "Seed of the samples."),
             json_option,
         ]
         for option in reversed(options):
@@ -46,16 +43,8 @@ def _make_options(samples: int, validation_samples: int) -> Callable[[Any], Any]
 
 @make.command("cosmoflow", short_help="Write random fields as int16 volumes.")
 @_make_options(256, 64)
-@click.option(
-    "--side", type=click.IntRange(2), default=32, show_default=True, help="Voxels per edge; 128 in the published set."
-)
-@click.option(
-    "--samples-per-file",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Samples in each file; 1 in the published set.",
-)
+@number_option("--side", 32, click.IntRange(2), "Voxels per edge; 128 in the published set.")
+@number_option("--samples-per-file", 1, click.IntRange(1), "Samples in each file; 1 in the published set.")
 @click.option("--gzip", is_flag=True, help="Compress the files.")
 def make_cosmoflow(as_json: bool, **options: Any) -> None:
     """Write random fields as int16 volumes; the targets are amplitude, slope, cut-off and mean."""
@@ -64,17 +53,9 @@ def make_cosmoflow(as_json: bool, **options: Any) -> None:
 
 @make.command("imagenet", short_help="Write JPEGs in TFRecord files.")
 @_make_options(1000, 200)
-@click.option(
-    "--side", type=click.IntRange(8), default=500, show_default=True, help="Approximate width in pixels; sizes vary."
-)
-@click.option("--files", type=click.IntRange(1, 99999), default=8, show_default=True, help="Training files.")
-@click.option(
-    "--classes",
-    type=click.IntRange(1, 1000),
-    default=10,
-    show_default=True,
-    help="Number of classes; labels start at 1.",
-)
+@number_option("--side", 500, click.IntRange(8), "Approximate width in pixels; sizes vary.")
+@number_option("--files", 8, click.IntRange(1, 99999), "Training files.")
+@number_option("--classes", 10, click.IntRange(1, 1000), "Number of classes; labels start at 1.")
 @click.option("--boxes", is_flag=True, help="Add the bounding box of each object.")
 def make_imagenet(as_json: bool, **options: Any) -> None:
     """Write JPEGs of about 500 x 375 in TFRecord files; colour, stripes and a spot show the class."""

@@ -124,7 +124,7 @@ class Wrong:
     [
         ("cut", "ssh: connect to host b port 22"),
         ("key", "Permission denied"),
-        ("not_shared", "is there, and is not the same as here"),
+        ("not_shared", "is there, but is not the same as here"),
         ("no_path", "is not there"),
     ],
 )

@@ -23,6 +23,7 @@ CALLS = {
 # Fine as methods of others.
 CHAINS = {
     *("np.load", "numpy.load", "yaml.load", "yaml.load_all", "yaml.Loader", "yaml.UnsafeLoader"),
+    *("pickle.load", "pickle.loads", "pickle.Unpickler"),
     *("tf.saved_model.load", "saved_model.load", "tf.saved_model.loader.load", "subprocess.getoutput", "hub.load"),
 }
 ALLOWED = {

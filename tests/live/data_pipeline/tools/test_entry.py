@@ -40,7 +40,7 @@ def test_a_task_reports_progress_and_its_result(tmp_path: Path) -> None:
     ("task", "text", "code", "message"),
     [
         ("nonsense", "{}", 2, "'nonsense' is not a task"),
-        ("index", "[]", 2, "the options on stdin are not a JSON object: it is no object"),
+        ("index", "[]", 2, "the options on stdin are not a JSON object: it is not an object"),
         ("index", '{"directory": "/nowhere"}', 5, "/nowhere is not a directory"),
         ("make_cosmoflow", json.dumps({**MAKE, "out": "/proc/nowhere"}), 5, "/proc/nowhere"),
     ],

@@ -33,7 +33,7 @@ def _job(number: str = "12", **more: str) -> Submitted:
 )
 def test_squeue(line: str, state: JobState, scheduler: Any) -> None:
     scheduler.says("squeue", line, "120|FAILED||None")
-    assert slurm.look([_job()]).states == {"12": state}
+    assert slurm.observe([_job()]).states == {"12": state}
     assert [call[0] for call in scheduler.calls] == ["squeue"]
 
 
@@ -51,32 +51,32 @@ def test_squeue(line: str, state: JobState, scheduler: Any) -> None:
 )
 def test_sacct_knows_what_squeue_has_forgotten(line: str, state: JobState, scheduler: Any) -> None:
     scheduler.says("sacct", line)
-    assert slurm.look([_job()]).states == {"12": state}
+    assert slurm.observe([_job()]).states == {"12": state}
     assert [call[0] for call in scheduler.calls] == ["squeue", "sacct"]
 
 
 def test_many_jobs_are_one_question(scheduler: Any) -> None:
     scheduler.says("squeue", "1|RUNNING|a|None")
     scheduler.says("sacct", "2|COMPLETED|b|0:0")
-    states = slurm.look([_job("1"), _job("2"), _job("3")]).states
+    states = slurm.observe([_job("1"), _job("2"), _job("3")]).states
     assert {number: state.word for number, state in states.items()} == {"1": "running", "2": "done"}
     assert len(scheduler.calls) == 2
 
 
 def test_slurm_without_accounting(scheduler: Any) -> None:
-    assert slurm.look([_job()]).states == {}
+    assert slurm.observe([_job()]).states == {}
 
 
 def test_what_squeue_says_is_kept_where_there_is_no_sacct(scheduler: Any, tmp_path: Path) -> None:
     scheduler.says("squeue", "1|RUNNING|a|None")
     (tmp_path / "commands" / "sacct").unlink()
-    looked = slurm.look([_job("1"), _job("2")])
-    assert looked == ({"1": JobState("running", "RUNNING", "a")}, ("there is no sacct here",))
+    observed = slurm.observe([_job("1"), _job("2")])
+    assert observed == ({"1": JobState("running", "RUNNING", "a")}, ("there is no sacct here",))
 
 
 def test_other_cluster(scheduler: Any) -> None:
     scheduler.says("squeue", "12|RUNNING|a|None")
-    assert slurm.look([_job(cluster="west")]).states["12"].word == "running"
+    assert slurm.observe([_job(cluster="west")]).states["12"].word == "running"
     assert "--clusters=west" in scheduler.calls[0]
 
 
@@ -102,24 +102,24 @@ def test_scancel(scheduler: Any) -> None:
 def test_qstat(fields: Any, state: JobState, scheduler: Any) -> None:
     lines = [f"    {name} = {value}" for name, value in fields.items()]
     scheduler.says("qstat", "Job Id: 77.pbs01", "    Job_Name = mnist", *lines, "", "Job Id: 78.pbs01", "")
-    assert pbs.look([_job("77.pbs01")]).states == {"77.pbs01": state}
+    assert pbs.observe([_job("77.pbs01")]).states == {"77.pbs01": state}
     assert scheduler.calls == [["qstat", "-x", "-f", "77.pbs01"]]
 
 
 def test_job_that_pbs_has_forgotten(scheduler: Any) -> None:
     scheduler.says("refuse", "qstat: Unknown Job Id 77.pbs01")
-    assert pbs.look([_job("77.pbs01", scheduler="pbs")]).states == {}
+    assert pbs.observe([_job("77.pbs01", scheduler="pbs")]).states == {}
 
 
 def test_qstat_that_does_not_answer(scheduler: Any) -> None:
     scheduler.says("refuse", "qstat: cannot connect to server pbs01 (errno=111)")
     with pytest.raises(JobError, match="qstat does not answer: qstat: cannot connect"):
-        pbs.look([_job("77.pbs01", scheduler="pbs")])
+        pbs.observe([_job("77.pbs01", scheduler="pbs")])
 
 
 def test_qstat_folds_long_values(scheduler: Any) -> None:
     scheduler.says("qstat", "Job Id: 77.pbs01", "    exec_host = n1/0*4+n2/", "\t0*4", "    job_state = R")
-    assert pbs.look([_job("77.pbs01")]).states["77.pbs01"].where == "n1,n2"
+    assert pbs.observe([_job("77.pbs01")]).states["77.pbs01"].where == "n1,n2"
 
 
 def test_qdel(scheduler: Any) -> None:
@@ -150,7 +150,7 @@ def _conditions(*names: str) -> Any:
 )
 def test_conditions_of_jobs(status: Any, word: str, scheduler: Any) -> None:
     scheduler.says("Job-first.json", json.dumps({"metadata": {"uid": "u1"}, "status": status}))
-    assert kubernetes.look([_in_kubernetes("Job")]).states["first"].word == word
+    assert kubernetes.observe([_in_kubernetes("Job")]).states["first"].word == word
 
 
 @pytest.mark.parametrize(
@@ -159,16 +159,16 @@ def test_conditions_of_jobs(status: Any, word: str, scheduler: Any) -> None:
 )
 def test_ipujob_is_as_its_worker_is(phase: str, word: str, scheduler: Any) -> None:
     scheduler.says("IPUJob-first.json", json.dumps({"metadata": {"uid": "u1"}}))
-    assert kubernetes.look([_in_kubernetes("IPUJob")]).states["first"].word == "waiting"
+    assert kubernetes.observe([_in_kubernetes("IPUJob")]).states["first"].word == "waiting"
     pod = {"metadata": {}, "status": {"phase": phase}, "spec": {"nodeName": "gc1"}}
     scheduler.says("pod-first-worker-0.json", json.dumps(pod))
-    assert kubernetes.look([_in_kubernetes("IPUJob")]).states["first"] == JobState(word, phase, "gc1")
+    assert kubernetes.observe([_in_kubernetes("IPUJob")]).states["first"] == JobState(word, phase, "gc1")
 
 
 def test_job_of_the_same_name_is_not_ours(scheduler: Any) -> None:
     scheduler.says("Job-first.json", json.dumps({"metadata": {"uid": "another"}}))
-    assert kubernetes.look([_in_kubernetes("Job")]).states == {}
-    with pytest.raises(JobError, match="is not there any more"):
+    assert kubernetes.observe([_in_kubernetes("Job")]).states == {}
+    with pytest.raises(JobError, match="does not exist any more"):
         kubernetes.cancel(_in_kubernetes("Job"))
     assert (scheduler.home / "Job-first.json").exists()
 
@@ -181,16 +181,19 @@ def test_kubectl_delete(scheduler: Any) -> None:
 
 def test_cluster_that_cannot_be_reached(scheduler: Any) -> None:
     scheduler.says("refuse", "The connection to the server was refused")
-    looked = kubernetes.look([_in_kubernetes("Job"), _in_kubernetes("Job")])
-    assert looked == ({}, ("kubectl does not reach its server: The connection to the server was refused",))
+    observed = kubernetes.observe([_in_kubernetes("Job"), _in_kubernetes("Job")])
+    assert observed == ({}, ("kubectl does not reach its server: The connection to the server was refused",))
     assert len(scheduler.calls) == 1
 
 
 def test_one_job_that_kubectl_does_not_show_hides_no_other(scheduler: Any) -> None:
     scheduler.says("Job-odd.json", "no JSON")
     scheduler.says("Job-first.json", json.dumps({"metadata": {"uid": "u1"}, "status": {"active": 1}}))
-    looked = kubernetes.look([_in_kubernetes("Job")._replace(id="odd"), _in_kubernetes("Job")])
-    assert looked == ({"first": JobState("running", "active")}, ("kubectl does not say how Job odd is: no JSON",))
+    observed = kubernetes.observe([_in_kubernetes("Job")._replace(id="odd"), _in_kubernetes("Job")])
+    assert observed == (
+        {"first": JobState("running", "active")},
+        ("kubectl does not report the state of Job odd: no JSON",),
+    )
 
 
 @pytest.mark.parametrize(

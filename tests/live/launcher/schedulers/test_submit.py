@@ -113,7 +113,7 @@ def test_job_without_an_id_keeps_its_directory(
     scheduler.says(command, "hello")
     code, _, err = ipulaunch(*words, "--run-dir", "r1")
     assert code == 7
-    assert "'hello', which is no job id" in err
+    assert "'hello', which is not a job id" in err
     assert f"hint: look for it with {look}; its directory {tmp_path / 'r1'} is kept" in err
     assert (tmp_path / "r1" / "job.sh").is_file()
 
@@ -214,7 +214,7 @@ def test_a_server_that_cannot_be_reached_is_no_failure_of_the_job(
 ) -> None:
     scheduler.says("refuse", said)
     code, _, err = ipulaunch("submit", "cosmoflow", "--pod", "4", *CPUS, "--scheduler", *words, "--run-dir", "r")
-    assert code == 4 and "does not reach its server" in err and "is its server up" in err
+    assert code == 4 and "does not reach its server" in err and "check that its server is up" in err
     assert not (tmp_path / "r").exists()
 
 

@@ -298,5 +298,5 @@ def test_small_records_come_many_to_a_read(write: Write, preads: List[int]) -> N
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.tfrecord")
-    with pytest.raises(DataError, match=r"a\.tfrecord is no file"):
+    with pytest.raises(DataError, match=r"a\.tfrecord is not a file"):
         open_index([tmp_path / "a.tfrecord"], threads=1)

@@ -107,7 +107,7 @@ def test_what_is_no_cosmoflow_set_is_refused(make: Any, said: str, cosmoflow_set
 def test_another_shape_is_refused_with_both_sizes(cosmoflow_set: CosmoflowSet) -> None:
     with pytest.raises(DataError, match=r"record 0 at byte 0: x is 64 bytes, expected 512 bytes") as caught:
         records(cosmoflow_set([1]), side=4)
-    assert caught.value.hint == "use --side 2 --n-conv-layers 1, for that is what the set holds"
+    assert caught.value.hint == "use --side 2 --n-conv-layers 1, as the set has this size"
     with pytest.raises(DataError) as caught:
         records(cosmoflow_set([1]), side=2, channels=3)
     assert caught.value.hint == "data.side and data.channels must be those of the set"

@@ -110,7 +110,7 @@ def test_damaged_files_are_refused_by_name(harm: Any, said: str, tmp_path: Path)
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04"], ids=["empty", "text", "cut off"])
 def test_a_damaged_archive_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "mnist.npz").write_bytes(content)
-    with pytest.raises(DataError, match=r"mnist\.npz is no archive of arrays"):
+    with pytest.raises(DataError, match=r"mnist\.npz is not an archive of arrays"):
         Mnist(tmp_path, "train")
 
 

@@ -208,7 +208,7 @@ def test_where_folders_are_named_by_numbers_a_line_is_the_name_of_one(
     build(raw, tmp_path / "out")
     assert labels(tmp_path / "out", "validation") == {"val_0.JPEG": 3, "val_1.JPEG": 2, "val_2.JPEG": 1}
     (raw / "validation_labels.txt").write_text(f"3 {names[1]} {names[0]}")
-    with pytest.raises(DataError, match="'3' is no class: the training images have classes named by numbers"):
+    with pytest.raises(DataError, match="'3' is not a class: the training images have classes named by numbers"):
         build(raw, tmp_path / "other")
 
 
@@ -255,7 +255,7 @@ def test_a_build_with_other_images_is_refused_with_how_many_there_are(raw: Path,
         build(raw, out)
     image.unlink()
     image.with_name("n01_7.JPEG").unlink()
-    with pytest.raises(UsageError, match=r"begun with other images \(there are 15 now, as many, with"):
+    with pytest.raises(UsageError, match=r"begun with other images \(there are still 15, with"):
         build(raw, out)
     image.with_name("n01_8.JPEG").unlink()
     with pytest.raises(
@@ -290,9 +290,9 @@ def test_a_build_goes_on_when_a_damaged_image_was_replaced(raw: Path, tmp_path: 
             "n01_0.JPEG",
         ),
         (lambda raw: (raw / "validation_labels.txt").write_text("n01\n"), "has 1 labels, .* has 3 images"),
-        (lambda raw: (raw / "validation_labels.txt").write_text("n01 4 n02"), "'4' is no class"),
-        (lambda raw: (raw / "validation_labels.txt").write_text("n01 ² n02", encoding="utf-8"), "'²' is no class"),
-        (lambda raw: (raw / "validation_labels.txt").write_text("n01 0 n02"), "'0' is no class"),
+        (lambda raw: (raw / "validation_labels.txt").write_text("n01 4 n02"), "'4' is not a class"),
+        (lambda raw: (raw / "validation_labels.txt").write_text("n01 ² n02", encoding="utf-8"), "'²' is not a class"),
+        (lambda raw: (raw / "validation_labels.txt").write_text("n01 0 n02"), "'0' is not a class"),
         (lambda raw: (raw / "validation_labels.txt").unlink(), "validation_labels.txt: No such file"),
         (lambda raw: (raw / "validation" / "n09").mkdir(), "train/ has no class of this name"),
         (lambda raw: (raw / "train" / "n00").mkdir(), "there are no train images of class n00"),

@@ -41,7 +41,7 @@ def test_a_good_set_has_no_defects(volumes: Path, images: Path, events: Events) 
 def test_a_pipe_is_a_defect_and_not_waited_for(volumes: Path, events: Events) -> None:
     os.mkfifo(volumes / "train" / "z.tfrecord")
     check(volumes, events)
-    assert defects(events) == [("z.tfrecord", None, None, "it is no file")]
+    assert defects(events) == [("z.tfrecord", None, None, "it is not a file")]
 
 
 def test_a_file_that_was_emptied_is_noted(volumes: Path, events: Events) -> None:
@@ -118,7 +118,7 @@ def test_records_of_another_size_are_defects(volumes: Path, events: Events) -> N
         ({"x": bytes(64)}, "there is no feature y"),
         ({"x": [1], "y": np.zeros(4)}, "x holds ints, expected bytes"),
         ({"x": bytes(64), "y": [1]}, "y holds ints, expected 4 floats"),
-        ({"x": bytes(60), "y": np.zeros(4)}, "x has 60 bytes, which are no int16 volume [S, S, S, 4]"),
+        ({"x": bytes(60), "y": np.zeros(4)}, "x has 60 bytes, which is not an int16 volume [S, S, S, 4]"),
         ({"x": bytes(64), "y": np.array([0, 0, 0, np.nan])}, "y is [0.0, 0.0, 0.0, nan], expected finite numbers"),
     ],
 )

@@ -141,7 +141,7 @@ def test_a_check_that_breaks_is_a_finding(make_environment: Callable[..., Enviro
         raise ZeroDivisionError("no idea")
 
     (check,) = run_examinations([("g", "n", breaks)], Diagnosis(), make_environment())
-    assert (check.state, check.found) == ("warning", "could not be looked at: ZeroDivisionError: no idea")
+    assert (check.state, check.found) == ("warning", "could not be checked: ZeroDivisionError: no idea")
 
 
 def test_a_check_that_hangs_does_not_hold_up_the_others(make_environment: Callable[..., Environment]) -> None:
@@ -169,7 +169,7 @@ def test_an_empty_machine_is_diagnosed_without_an_error(
     """Nothing the kernel usually shows is there; every check has a word for it."""
     environment = make_environment(root=tmp_path / "nothing", mpi="")
     checks = diagnose(Diagnosis(directory=tmp_path, python="/no/python"), environment)
-    assert not [check for check in checks if "could not be looked at" in check.found]
+    assert not [check for check in checks if "could not be checked" in check.found]
     assert all(check.fix for check in checks if check.state != "ok")
 
 

@@ -52,7 +52,7 @@ def named(checks: Any) -> Dict[str, Check]:
         ({}, "Keras 2", "ok", "2.6.0", ()),
         ({"tensorflow": "2.16.1", "keras": "3.3.3"}, "Keras 2", "missing", "Keras 3.3.3", ("poprun", "openmpi")),
         ({"keras": None}, "Keras 2", "missing", "No module", ("poprun", "openmpi")),
-        ({"keras": ""}, "Keras 2", "warning", "does not say", ()),
+        ({"keras": ""}, "Keras 2", "warning", "does not report", ()),
         ({}, "popdist", "ok", "3.3.0", ()),
         ({"popdist": ""}, "popdist", "ok", "can be imported", ()),
         ({"popdist": None}, "popdist", "missing", "No module", ("poprun",)),
@@ -138,7 +138,7 @@ def test_an_estimator_needs_a_tensorflow_that_has_them(
     check = named(check_interpreter(Diagnosis(python="py", needs_estimators=needs), environment)).get("Estimators")
     assert (check and check.state, check and check.stops) == (state, stops)
     if check and check.state != "ok":
-        assert check.found == "TensorFlow 2.16.1 has none: 2.15 was the last that had them"
+        assert check.found == "TensorFlow 2.16.1 has none: 2.15 is the last version with Estimators"
         assert "--api keras" in check.fix
 
 

@@ -51,7 +51,7 @@ def test_a_file_system_that_says_nothing_is_a_warning(make_environment: Callable
 
 def test_a_run_directory_that_exists_is_refused(make_environment: Callable[..., Any], tmp_path: Path) -> None:
     (check,) = check_places(Diagnosis(run_dir=tmp_path), make_environment())
-    assert (check.state, "there already" in check.found) == ("missing", True)
+    assert (check.state, "already exists" in check.found) == ("missing", True)
 
 
 def test_a_place_that_cannot_be_written(
@@ -110,7 +110,7 @@ def test_the_set_of_another_workload(workload: str, make_environment: Callable[.
 
 def test_data_that_is_a_file(make_environment: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "data").touch()
-    assert "is no directory" in data_check(tmp_path / "data", make_environment()).found
+    assert "is not a directory" in data_check(tmp_path / "data", make_environment()).found
 
 
 def test_data_that_cannot_be_read(

@@ -48,7 +48,7 @@ def answered(**changes: Any) -> Output:
         (answered(time=1000.9), "clock", "ok", "within 1 s", ""),
         (answered(time=1003.0), "clock", "warning", "3.0 s ahead", "chrony"),
         (answered(time=990.0), "clock", "warning", "10.0 s behind", "chrony"),
-        (answered(time="noon"), "clock", "warning", "does not say", "date"),
+        (answered(time="noon"), "clock", "warning", "does not report", "date"),
     ],
 )
 def test_one_host(

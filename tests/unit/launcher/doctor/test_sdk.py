@@ -53,7 +53,7 @@ THERE = {f"{SDK[1:]}/enable.sh": ""}
             ("missing", "no answer"),
             id="hangs",
         ),
-        pytest.param({"says": {"poprun": Output(0, "hello")}}, ("warning", ""), ("ok", "does not say"), id="silent"),
+        pytest.param({"says": {"poprun": Output(0, "hello")}}, ("warning", ""), ("ok", "does not report"), id="silent"),
     ],
 )
 def test_the_sdk_and_its_poprun(

@@ -128,12 +128,12 @@ def test_call_in_the_script_plans_the_same(words: Any, ipulaunch: Run) -> None:
         ),
         pytest.param(
             (*KUBERNETES[len(POD) :], "--run-dir", "r" * 37),
-            f"the name {'r' * 37} has 37 letters, and a name of kind IPUJob has at most 36",
+            f"the name {'r' * 37} has 37 letters, and names of IPUJobs can have at most 36",
             id="long-name",
         ),
         pytest.param(
             (*KUBERNETES[len(POD) :], "--run-dir", "r" * 70),
-            f"the name {'r' * 70} has 70 letters, and a name of kind IPUJob has at most 36",
+            f"the name {'r' * 70} has 70 letters, and names of IPUJobs can have at most 36",
             id="name-that-is-too-long-for-all-kinds",
         ),
         pytest.param(("--scheduler", "pbs", "--hosts", "a"), "--hosts means nothing to pbs", id="hosts"),
@@ -142,7 +142,7 @@ def test_call_in_the_script_plans_the_same(words: Any, ipulaunch: Run) -> None:
             "--account means nothing to kubernetes",
             id="account",
         ),
-        pytest.param(("--scheduler", "pbs", "--mail-type", "REQUEUE"), "PBS sends no mail at REQUEUE", id="mail"),
+        pytest.param(("--scheduler", "pbs", "--mail-type", "REQUEUE"), "PBS sends no mail for REQUEUE", id="mail"),
         pytest.param(("--scheduler", "kubernetes"), "none is named", id="image"),
         pytest.param(
             ("--scheduler", "kubernetes", "--container-image", "x", "--requeue"),
@@ -196,7 +196,7 @@ def test_what_makes_no_sense_is_refused(words: Any, said: str, ipulaunch: Run) -
     ("words", "said"),
     [
         (("--pod", "128"), "128 IPUs, and the IPU Operator makes partitions of at most 64 (R15)"),
-        (("--pod", "64", "--nodes", "4"), "4 hosts, and an IPUJob is written for 1 worker Pod (R15)"),
+        (("--pod", "64", "--nodes", "4"), "4 hosts, but an IPUJob has 1 worker Pod (R15)"),
     ],
 )
 def test_limits_of_the_ipu_operator(words: Any, said: str, ipulaunch: Run) -> None:
@@ -465,7 +465,7 @@ def test_a_job_on_ipus_has_one_pod(ipulaunch: Run, tmp_path: Path) -> None:
     assert code == 3 and "hint: leave --nodes out" in err
     (tmp_path / "site.yaml").write_text("hosts: {ipus_per_host: 4}\n")
     code, _, err = ipulaunch(*KUBERNETES, "--site", "./site.yaml", "--dry-run")
-    assert code == 3 and "4 hosts, and an IPUJob" in err and "hint: use --nodes 1, or a site without" in err
+    assert code == 3 and "4 hosts, but an IPUJob" in err and "hint: use --nodes 1, or a site without" in err
     assert ipulaunch(*KUBERNETES, "--site", "./site.yaml", "--nodes", "1", "--dry-run").code == 0
 
 
