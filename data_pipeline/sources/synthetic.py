@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
 from ipulaunch.configs.settings.images import ImageData
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.data_pipeline.records.files import SPLITS
 from ipulaunch.data_pipeline.sources.normalise import conversion
 from ipulaunch.data_pipeline.sources.source import ArraySource, Source
@@ -106,11 +107,12 @@ class MadeOnDevice(Source):
         return inputs if self.convert is None else self.convert(inputs), targets
 
 
-def made_on_device(settings: Any, split: str) -> MadeOnDevice:
+def made_on_device(settings: WorkloadSettings, split: str) -> MadeOnDevice:
     """Samples of the shape that a workload takes."""
     data, seed = settings.data, settings.training.seed
     samples = data.n_train if split == "train" else data.n_valid
     more: Dict[str, Any] = {"key": 2 * seed + SPLITS.index(split), "convert": conversion(data)}
     if isinstance(data, CosmoflowData):
         return MadeOnDevice(samples, (np.int16, settings.shape), (np.float32, (data.targets,)), **more)
+    assert isinstance(data, ImageData)
     return MadeOnDevice(samples, (np.uint8, settings.shape), (np.int32, ()), classes=data.classes, **more)

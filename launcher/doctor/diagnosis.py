@@ -9,6 +9,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.runs.directory import RUNS
 from ipulaunch.configs.settings.estimators import KERAS
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.launcher.doctor.check import BOTH, DIRECT, OPENMPI, POPRUN
 from ipulaunch.launcher.launch.volumes import Volumes, volumes_of
 from ipulaunch.topology import Plan
@@ -97,7 +98,7 @@ class Diagnosis(NamedTuple):
         return self.plan is None or self.plan.instances > 1
 
 
-def with_places(diagnosis: Diagnosis, workload: str, settings: Any) -> Diagnosis:
+def with_places(diagnosis: Diagnosis, workload: str, settings: WorkloadSettings) -> Diagnosis:
     """The diagnosis with the directories that the settings of a workload name."""
     data, training = settings.data, settings.training
     reads: List[Place] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from ipulaunch.configs.messages import Message, note, warning
 from ipulaunch.configs.settings.data import Data
@@ -19,7 +19,7 @@ from ipulaunch.topology.planning.solver import Fact
 
 def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], List[Message]]:
     """The facts and messages about the settings of a workload under a plan; refuses what cannot work."""
-    settings: Any = resolved.settings
+    settings = resolved.settings
     settings.data.refuse_unused(resolved.workload)
     check_accumulation(settings.api, plan.batch.accumulation)
     events, warnings = events_of(settings.training, settings.data.n_train, plan.batch)

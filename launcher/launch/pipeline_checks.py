@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import List, Tuple
 
 from ipulaunch.configs.errors import PlanError, SettingsError
 from ipulaunch.configs.settings.workload import WorkloadSettings
@@ -38,7 +38,7 @@ def check_replicas(settings: WorkloadSettings, plan: Plan) -> None:
         )
 
 
-def pipeline_facts(settings: Any, plan: Plan) -> Tuple[List[Fact], List[str], List[str]]:
+def pipeline_facts(settings: WorkloadSettings, plan: Plan) -> Tuple[List[Fact], List[str], List[str]]:
     """The facts, warnings and notes about a pipeline; nothing for a model without one."""
     pipeline = settings.pipeline
     if not pipeline.splits:
@@ -64,7 +64,7 @@ def pipeline_facts(settings: Any, plan: Plan) -> Tuple[List[Fact], List[str], Li
     return [Fact("pipeline", line)], warnings, notes
 
 
-def refused_by_ipus(settings: Any, plan: Plan) -> List[str]:
+def refused_by_ipus(settings: WorkloadSettings, plan: Plan) -> List[str]:
     """What a rehearsal runs and IPUs would not."""
     try:
         ipu_refusals.refuse_schedule(settings, plan.batch.accumulation)

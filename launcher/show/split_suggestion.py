@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Optional
+from typing import Optional
 
 import click
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.messages import note
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.launcher.show.messages import show_messages
 from ipulaunch.launcher.show.picture import table
 from ipulaunch.topology.networks import network_of
@@ -25,7 +26,7 @@ def refuse_splits_by(by: Optional[str], stages: Optional[int]) -> None:
         raise UsageError(f"--splits-by {by} is for --suggest-splits", hint="give --suggest-splits STAGES")
 
 
-def print_suggestion(settings: Any, stages: int, by: str, as_json: bool) -> None:
+def print_suggestion(settings: WorkloadSettings, stages: int, by: str, as_json: bool) -> None:
     """Print splits into so many even stages; refuses settings that have splits already."""
     if settings.pipeline.splits:
         raise UsageError("--suggest-splits looks for splits, and some are given", hint="leave --pipeline-splits out")

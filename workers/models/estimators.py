@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import tensorflow as tf
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks.network import Layer, Network
 from ipulaunch.workers.models.build import make_layers
@@ -104,7 +105,7 @@ def make_metrics(measures: Sequence[Measure]) -> Callable[..., Dict[str, Any]]:
     return metrics
 
 
-def make_optimizer(settings: Any, batch: Batch) -> Any:
+def make_optimizer(settings: WorkloadSettings, batch: Batch) -> Any:
     """The optimizer of TensorFlow 1 that the settings ask for, with the constants that Keras gives it."""
     chosen, train = settings.optimizer, tf.compat.v1.train
     rate = scaled_rate(chosen, batch)

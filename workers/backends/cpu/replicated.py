@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import tensorflow as tf
 
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.splits import stage_ends
 from ipulaunch.topology.planning.plan import Plan
@@ -155,7 +156,7 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
 def make_replicated(
     model: tf.keras.Model,
     measures: Sequence[Measure],
-    settings: Any,
+    settings: WorkloadSettings,
     plan: Plan,
     index: int,
     collective: Collective,

@@ -67,7 +67,9 @@ class FusedNormalise(tf.keras.layers.Layer):  # type: ignore[misc]
         return tf.cast(values[..., :3], self.compute_dtype)
 
 
-def shape_model(model: tf.keras.Model, settings: Any, batch: Batch, sdk: Sdk) -> Tuple[tf.keras.Model, Dict[str, int]]:
+def shape_model(
+    model: tf.keras.Model, settings: WorkloadSettings, batch: Batch, sdk: Sdk
+) -> Tuple[tf.keras.Model, Dict[str, int]]:
     """The model as it trains on IPUs, accumulating or as a pipeline, and the stage of every layer."""
     model = for_ipus(model, settings, sdk)
     splits = settings.pipeline.splits
@@ -81,7 +83,7 @@ def shape_model(model: tf.keras.Model, settings: Any, batch: Batch, sdk: Sdk) ->
     return model, stages
 
 
-def set_feeds(model: tf.keras.Model, settings: Any) -> None:
+def set_feeds(model: tf.keras.Model, settings: WorkloadSettings) -> None:
     """Make the queues of a model as deep as the settings ask for."""
     if settings.device.prefetch_depth is not None:
         model.set_infeed_queue_options(prefetch_depth=settings.device.prefetch_depth)
@@ -89,7 +91,7 @@ def set_feeds(model: tf.keras.Model, settings: Any) -> None:
         model.set_outfeed_queue_options(buffer_depth=settings.device.outfeed_depth)
 
 
-def _set_reduction(model: tf.keras.Model, settings: Any) -> None:
+def _set_reduction(model: tf.keras.Model, settings: WorkloadSettings) -> None:
     """Where asked, reduce what is logged on the device in each step; PopDist's Keras does so once in a call."""
     if not settings.device.accelerator_side_reduction:
         return

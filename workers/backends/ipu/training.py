@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 import tensorflow as tf
 
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.backends.ipu.device import IpuDevice
 from ipulaunch.workers.backends.ipu.feeds import as_fed
@@ -25,7 +26,7 @@ class IpuTraining:
 
     def __init__(
         self,
-        settings: Any,
+        settings: WorkloadSettings,
         device: IpuDevice,
         model: tf.keras.Model,
         stages: Dict[str, int],
