@@ -69,9 +69,8 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, step: int, logs: Any = None) -> None:
         now = time.perf_counter()
-        new = (
-            step + 1
-        ) // self.instance.backend.steps_per_update - self.call_updates  # since the last return to the host
+        # Updates since the last return to the host.
+        new = (step + 1) // self.instance.backend.steps_per_update - self.call_updates
         seconds = now - self.lap
         if self.here_s:
             self.warm_updates, self.warm_s = self.warm_updates + new, self.warm_s + seconds

@@ -9,7 +9,7 @@ from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Tuple
 
 from ipulaunch.configs.text import counted
 
-# Numbers that stand beside metrics in a row, and are none.
+# Numbers in a row that are not metrics.
 _NO_METRICS = ("event", "time_ns", "instance", "update", "epoch", "epochs", "samples", "samples_per_s", "checkpoint")
 
 

@@ -26,7 +26,7 @@ class Kind(NamedTuple):
     is_optional: bool = False
 
     def read(self, value: object) -> object:
-        """The value that is meant; what is none of this kind raises TypeError, ValueError or OverflowError."""
+        """The value that is meant; other values raise TypeError, ValueError or OverflowError."""
         return None if self.is_optional and value is None else self.reader(value)
 
 

@@ -121,9 +121,11 @@ class _Reader:
             if not isinstance(key, str):
                 raise SettingsError(f"{self.origin(key_node)}: the key {key!r} is not a word")
             # Graphcore's own files write micro-batch-size; both spellings are the same key.
-            key = _current(f"{section}.{key.replace('-', '_')}")[len(section) + 1 :]
+            written = key.replace("-", "_")
+            key = _current(f"{section}.{written}")[len(section) + 1 :]
             if key in tree:
-                raise SettingsError(f"{self.origin(key_node)}: {key} is given twice")
+                other = "" if written == key else f", the former name of {key},"
+                raise SettingsError(f"{self.origin(key_node)}: {written}{other} is given twice")
             value = tree[key] = self.tree(value_node, key)
             if isinstance(value, Section):
                 value.origin = self.origin(key_node)
@@ -193,9 +195,13 @@ def from_environment(environ: Mapping[str, str]) -> Tree:
     Every variable with this prefix is a setting: the schema refuses a misspelt one.
     """
     tree: Tree = {}
+    names: Dict[str, str] = {}  # of the variables, by the settings that they give
     for name in sorted(environ):
         if name.startswith(_VARIABLE):
             key = name[len(_VARIABLE) :].lower().replace("__", ".")
+            other = names.setdefault(_current(key), name)
+            if other != name:
+                raise SettingsError(f"{other} and {name} both set {_current(key)}", hint="set one of them")
             tree = merge(tree, assign(key, scalar(environ[name], name), name, environ[name].strip()))
     return tree
 

@@ -66,7 +66,7 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     for path in found.missing:
         tell(Place(str(path)), "the file is missing")
     for path in found.strangers:
-        tell(Place(str(path)), f"it is of another set than the other {path.name.split('-')[0]} files")
+        tell(Place(str(path)), f"it belongs to another set than the other {path.name.split('-')[0]} files")
     records: Counter[str] = collections.Counter(dict.fromkeys(found.splits, 0))
     notes: Dict[str, List[Place]] = {}
     forms: Dict[str, List[Place]] = {}

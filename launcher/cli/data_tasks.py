@@ -72,7 +72,7 @@ class TaskError(IpulaunchError):
 
 
 class PlainProgress:
-    """A line now and then."""
+    """A line every few seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

@@ -42,9 +42,9 @@ def examinations(diagnosis: Diagnosis) -> List[Tuple[str, str, Examination]]:
     ]
 
 
-def diagnose(diagnosis: Diagnosis, environment: Environment, limit_s: float = _ALL_S) -> List[Check]:
+def diagnose(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     """Every check, in the order of the groups."""
-    return run_examinations(examinations(diagnosis), diagnosis, environment, limit_s)
+    return run_examinations(examinations(diagnosis), diagnosis, environment)
 
 
 def run_examinations(

@@ -96,7 +96,7 @@ def allows_root(engine: Engine, options: LaunchOptions) -> Tuple[bool, List[Mess
     if options.allow_run_as_root is not None:
         return options.allow_run_as_root, []
     if engine.is_here and os.geteuid() == 0:
-        return True, [note("running as root: MPI is told to allow it")]
+        return True, [note("running as root: ipulaunch allows MPI to do so")]
     return False, []
 
 

@@ -38,9 +38,8 @@ def to_json(options: LaunchOptions) -> str:
         env.append(text if redact([value], hidden) == [value] else name)
     sdk = None if options.sdk is None else ".".join(map(str, options.sdk))
     poprun = {name: value for name, value in options.poprun.items() if is_given(value)}
-    engine = (
-        options.engine if options.engine and not is_default(options.engine) else None
-    )  # else the job's backend tells
+    # The backend of the job tells its default engine.
+    engine = options.engine if options.engine and not is_default(options.engine) else None
     values = {**options._asdict(), "env": env, "sdk": sdk, "poprun": poprun, "engine": engine}
     given = {name: value for name, value in values.items() if name not in _NOT_HERE and _was_given(name, value)}
     return json.dumps({"format": _FORMAT, **given}, indent=1) + "\n"

@@ -29,7 +29,7 @@ def require_data(workload: str, settings: WorkloadSettings) -> None:
 
 
 def _require_volumes(workload: str, settings: WorkloadSettings) -> None:
-    """Refuse volumes of another size. What else may be wrong with a record the instances tell better."""
+    """Refuse volumes of another size. The instances report other defects."""
     volumes = volumes_of(workload, settings)
     if volumes is None or settings.data.bad_records != "fail":
         return

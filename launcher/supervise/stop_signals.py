@@ -13,7 +13,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.
 # One request may arrive twice: from the scheduler, and from the job script or the container that hand it on; and as
 # several signals: systemd ends a login session with TERM and, at once, HUP.
 SAME_REQUEST_S = 1.0
-SAME_KEY_S = 0.2  # Ctrl-C comes once for each key: again is meant
+SAME_KEY_S = 0.2  # Ctrl-C comes once for each key: a later one is a second request
 
 
 class StopSignals:

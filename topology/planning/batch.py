@@ -81,7 +81,7 @@ def updates_per_epoch(samples: int, batch: Batch, remainder: str) -> int:
 
 
 def samples_of(updates: range, samples: int, batch: Batch, remainder: str) -> int:
-    """How many samples these updates take, counted from the start of training; what one is padded with is none."""
+    """How many samples these updates take, counted from the start of training; padding does not count."""
     if remainder != "pad":
         return len(updates) * batch.global_size
     per_epoch = updates_per_epoch(samples, batch, remainder)

@@ -83,7 +83,7 @@ def solve(request: Request) -> Solution:
     default, why_default, rejected = _default_instances(request, replicas, ilds)
     instances = request.instances if request.instances is not None else default
     if instances is None:  # the default policy found none, and says why
-        raise PlanError(why_default, hint=_no_instances_hint(request, replicas, ilds))
+        raise PlanError(why_default, hint=_no_instances_hint(replicas, ilds))
     if request.instances is None:
         why_instances = why_default
     elif default is None or default == instances:
@@ -232,7 +232,7 @@ def _too_many(request: Request, per_host: int, cores: int, nodes: int) -> str:
     return f"{per_host} per host for {counted(nodes, 'NUMA node')} (R10)"
 
 
-def _no_instances_hint(request: Request, replicas: int, ilds: int) -> str:
+def _no_instances_hint(replicas: int, ilds: int) -> str:
     legal = [count for count in rules.divisors(replicas) if count % ilds == 0]
     return f"use {either(legal[:4])} hosts, or other replicas" if legal else f"use at least {ilds} replicas"
 

@@ -32,7 +32,7 @@ def command(run: str, runs_dir: Path) -> None:
         if holder is None:
             (status,), _ = statuses([path])
             if status.state == RUNNING:
-                raise UsageError(f"{path.name} runs, without a launcher to be asked", hint=how_to_end(path))
+                raise UsageError(f"{path.name} runs without a launcher", hint=how_to_end(path))
             raise UsageError(f"{path.name} is not running", hint=f"see ipulaunch status {run}")
         _end(holder, RunDirectory(path))
         return

@@ -28,7 +28,7 @@ _COUNTS = ("replicas", "instances", "ipus_per_replica", "hosts", "ilds")  # what
     "--sdk-version",
     "sdk",
     metavar="X.Y",
-    help="The Poplar SDK whose poprun is meant. Default: the enabled one, else 3.4.",
+    help="The Poplar SDK whose poprun the line is for. Default: the enabled one, else 3.4.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.argument("line", nargs=-1, type=click.UNPROCESSED, metavar="-- poprun ...")

@@ -140,7 +140,7 @@ def _audited(result: Mapping[str, Any]) -> List[str]:
     ]
     if result["replaced"]:
         unread = counted(result["replaced"], "sample")
-        lines.append(f"note: {unread} could not be read and made way for a neighbour, as the run has recorded")
+        lines.append(f"note: {unread} could not be read and were replaced by a neighbour, as the run has recorded")
     if not result["discrepancies"]:
         once = {
             "drop": "no sample was taken twice in a pass",

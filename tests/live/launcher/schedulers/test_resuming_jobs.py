@@ -124,7 +124,7 @@ def test_a_run_without_a_launcher_is_left_alone_while_it_lives(
     resumed = Resumed(monkeypatch)
     how = f"end its poprun or mpirun; touch {path / 'stop'} lets it write a checkpoint first"
     assert ipulaunch("resume", "a")[::2] == (2, f"error: a runs, without a launcher\nhint: wait for it, or {how}\n")
-    assert ipulaunch("cancel", "a")[::2] == (2, f"error: a runs, without a launcher to be asked\nhint: {how}\n")
+    assert ipulaunch("cancel", "a")[::2] == (2, f"error: a runs without a launcher\nhint: {how}\n")
     RunDirectory(path).error(1).write_text("{}")  # it has just ended
     code, _, err = ipulaunch("resume", "a")
     assert (code, resumed.runs) == (0, [path]), err

@@ -4,7 +4,7 @@ import gzip
 import io
 import tarfile
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 import pytest
@@ -12,8 +12,6 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, UsageError
 from ipulaunch.data_pipeline.tools import build_imagenet, verify
-
-Events = List[Dict[str, Any]]
 
 
 def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

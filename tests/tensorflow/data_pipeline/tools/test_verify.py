@@ -183,7 +183,7 @@ def test_files_that_the_names_promise_are_missed(images: Path, events: Events) -
 def test_files_of_another_set_are_defects(images: Path, events: Events) -> None:
     shutil.copy(images / "train-00000-of-00002", images / "train-00000-of-00001")
     assert check(images, events)["records"] == {"train": 6, "validation": 2}
-    message = "it is of another set than the other train files"
+    message = "it belongs to another set than the other train files"
     assert defects(events) == [("train-00000-of-00001", None, None, message)]
 
 

@@ -304,3 +304,10 @@ def test_a_variable_is_no_value_and_a_section_at_once(value: str) -> None:
     assert caught.value.message.startswith("IPULAUNCH_DATA: data is ")
     assert caught.value.message.endswith(", and IPULAUNCH_DATA__N_TRAIN takes it for a section")
     assert caught.value.hint == "give one of them"
+
+
+def test_two_variables_of_one_setting_are_refused() -> None:
+    environ = {"IPULAUNCH_DATA__DATA_DIR": "/a", "IPULAUNCH_DATA__DATASET_PATH": "/b"}
+    message = "IPULAUNCH_DATA__DATASET_PATH and IPULAUNCH_DATA__DATA_DIR both set data.directory"
+    with pytest.raises(SettingsError, match=f"^{message}$"):
+        from_environment(environ)

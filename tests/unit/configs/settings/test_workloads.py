@@ -133,9 +133,13 @@ def test_keys_of_version_0_1_0_are_read(key: str, workload: str, tmp_path: Path)
     assert resolve(workload, rehearsal=True, environ=environ, overrides=overrides).settings.data.directory == "d"
 
 
-def test_a_key_under_its_old_and_its_new_name_is_refused(tmp_path: Path) -> None:
-    path = mine(tmp_path, "data:\n  data_dir: a\n  directory: b\n")
-    with pytest.raises(SettingsError, match=r"my\.yaml:3: directory is given twice"):
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [("directory", "directory"), ("dataset_path", "dataset_path, the former name of directory,")],
+)
+def test_a_key_under_two_of_its_names_is_refused(second: str, said: str, tmp_path: Path) -> None:
+    path = mine(tmp_path, f"data:\n  data_dir: a\n  {second}: b\n")
+    with pytest.raises(SettingsError, match=rf"my\.yaml:3: {said} is given twice"):
         resolve("cosmoflow", rehearsal=False, config_path=path)
 
 

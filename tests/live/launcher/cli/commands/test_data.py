@@ -211,7 +211,7 @@ def test_audit(task: Any, ipulaunch: Run, tmp_path: Path, monkeypatch: pytest.Mo
     task({**AUDITED, "last_update": 5, "replaced": 2})
     lines = ipulaunch("data", "audit", "r").out.splitlines()
     assert "2 epochs of 3 updates, up to update 5, of 8 out of" in lines[0]
-    assert lines[1] == "note: 2 samples could not be read and made way for a neighbour, as the run has recorded"
+    assert lines[1] == "note: 2 samples could not be read and were replaced by a neighbour, as the run has recorded"
     assert lines[3] == "ok: but for those, no sample was taken twice in a pass"
     task({"event": "defect", "message": "sample 3 is lost"}, {**AUDITED, "discrepancies": 1})
     code, out, err = ipulaunch("data", "audit", "r")
