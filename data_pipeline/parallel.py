@@ -14,7 +14,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Report = Callable[[Dict[str, Any]], None]
 
-_REPORT_INTERVAL_S = 0.1
+_REPORT_INTERVAL_S = 0.1  # for a bar
+_READING_INTERVAL_S = 1.0  # for lines that somebody reads
 _AHEAD = 4  # items per thread in progress, so that few results wait for their turn
 
 
@@ -72,3 +73,19 @@ def in_order(
             for future in waiting:
                 future.cancel()
             raise
+
+
+def throttled(
+    progress: Callable[[int, int], object], clock: Callable[[], float] = time.monotonic
+) -> Callable[[int, int], None]:
+    """The same progress of (done, in all), reported at its beginning, at its end, and once a second between them."""
+    next_time = float("-inf")
+
+    def report(done: int, total: int) -> None:
+        nonlocal next_time
+        now = clock()
+        if now >= next_time or done == total:
+            next_time = now + _READING_INTERVAL_S
+            progress(done, total)
+
+    return report

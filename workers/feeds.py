@@ -10,9 +10,9 @@ import numpy as np
 from ipulaunch.configs.runs.events import Replaced, Replacement, Validating
 from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.data_pipeline.order import Shuffle
+from ipulaunch.data_pipeline.parallel import throttled
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
-from ipulaunch.data_pipeline.throttled import throttled
 from ipulaunch.topology import Batch
 from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.backends.interface import Feed, Maker, Trace

@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 import numpy as np
 
+from ipulaunch.data_pipeline.records.archive import NotAnArchive, read_arrays
 from ipulaunch.data_pipeline.records.tfrecord import FOOTER, HEADER, Scan
-from ipulaunch.data_pipeline.sources.archive import NotAnArchive, read_arrays
 
 _FORMAT = 1
 _COLUMNS = ("offsets", "lengths", "counts", "sizes", "times")

@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline.sources.archive import NotAnArchive, read_arrays
+from ipulaunch.data_pipeline.records.archive import NotAnArchive, read_arrays
 
 _MOST_BYTES = 1 << 30  # of an archive; CIFAR has 150 million
 

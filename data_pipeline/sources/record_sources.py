@@ -13,11 +13,11 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
 from ipulaunch.configs.settings.images import ImageData
+from ipulaunch.data_pipeline.parallel import throttled
 from ipulaunch.data_pipeline.records.reader import UNPACKED_FILES
 from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.staging import stage
-from ipulaunch.data_pipeline.throttled import throttled
 from ipulaunch.topology.planning.plan import Plan
 
 Files = Sequence[Path]

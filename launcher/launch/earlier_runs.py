@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shlex
 from pathlib import Path
 from typing import Iterable, List, Optional
 
-from ipulaunch.configs.errors import DataError, UsageError
+from ipulaunch.configs.errors import DataError, SettingsError, UsageError
 from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.runs.checkpoints import checkpoints_in, checkpoints_of
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory, is_file, records_of
 from ipulaunch.configs.runs.job import job_of
+from ipulaunch.configs.settings.schema import Leaf, leaves, plain_value, value_of, with_value
 from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.settings.workloads import Resolved
-from ipulaunch.launcher.launch.same_network import is_same, require_same
+from ipulaunch.topology.networks import computed_by
 
 AUTO = "auto"
 FRESH_S = 30.0  # instances give a sign of life every second; a network disk may show it late
@@ -128,3 +130,51 @@ def _require_same_network(path: Path, resolved: Resolved) -> None:
     job = job_of(records_of(path))
     if job is not None and job.workload == resolved.workload:
         require_same(resolved.settings, job.settings, str(path))
+
+
+def is_same(settings: WorkloadSettings, earlier: WorkloadSettings) -> bool:
+    """Whether both describe the same network."""
+    try:
+        return computed_by(settings) == computed_by(earlier)
+    except SettingsError:  # they describe no network; the worker that builds it says so
+        return True
+
+
+def require_same(settings: WorkloadSettings, earlier: WorkloadSettings, where: str) -> None:
+    """Refuse to take the weights of an earlier run into another network."""
+    if is_same(settings, earlier):
+        return
+    differing = _differing(settings, earlier)
+    theirs, ours = (
+        " and ".join(f"{leaf.key} {_shown(value_of(one, leaf.key))}" for leaf in differing)
+        for one in (earlier, settings)
+    )
+    raise SettingsError(
+        f"{where} was trained with {theirs or 'another network'}, and this job has {ours or 'its own'}",
+        hint=f"add {' '.join(_option(leaf, earlier) for leaf in differing)}, as in that run" if differing else "",
+    )
+
+
+def _differing(settings: WorkloadSettings, earlier: WorkloadSettings) -> List[Leaf]:
+    """The settings that would each make another network, if they were as in the earlier run."""
+    found, ours = [], computed_by(settings)
+    for leaf in leaves(type(settings)):
+        value = value_of(earlier, leaf.key)
+        if value != value_of(settings, leaf.key):
+            with contextlib.suppress(SettingsError):  # it goes only with another one
+                if computed_by(with_value(settings, leaf.key, value)) == ours:
+                    continue
+            if leaf.key.startswith(("model.", "data.")):
+                found.append(leaf)
+    return found
+
+
+def _option(leaf: Leaf, earlier: WorkloadSettings) -> str:
+    value = _shown(value_of(earlier, leaf.key))
+    flag = leaf.about.flag
+    return f"{flag} {value}" if flag and "/" not in flag else f"--set {leaf.key}={value}"
+
+
+def _shown(value: object) -> str:
+    plain = plain_value(value)
+    return "null" if plain is None else str(plain)

@@ -192,11 +192,16 @@ def test_every_source_says_what_it_is(trees: Dict[Path, ast.Module]) -> None:
     assert [_name(path) for path, tree in trees.items() if not ast.get_docstring(tree)] == []
 
 
-# Inside workers/, from the bottom to the top: a folder or a module imports itself and those before it.
-WORKERS_ORDER = (
-    *("models", "backends", "lifecycle", "pasted_line", "startup", "arguments", "bound"),
-    *("instance", "feeds", "progress", "state", "trainers", "train", "validate", "run", "__main__"),
-)
+# Inside a room, from the bottom to the top: a folder or a module imports itself and those before it.
+ORDERS = {
+    "data_pipeline": (
+        *("ending", "order", "parallel", "staging", "records", "sources", "stream", "tools", "__main__"),
+    ),
+    "workers": (
+        *("models", "backends", "lifecycle", "pasted_line", "startup", "arguments", "bound"),
+        *("instance", "feeds", "progress", "state", "trainers", "train", "validate", "run", "__main__"),
+    ),
+}
 MOST_IMPORTS, MOST_LINES = 12, 350
 
 
@@ -219,18 +224,16 @@ def _source(module: str) -> Optional[Path]:
     return next((file for file in files if file in SOURCES), None)
 
 
-def _place_in_workers(path: Path) -> int:
-    return WORKERS_ORDER.index(path.relative_to(ROOT / "workers").with_suffix("").parts[0])
-
-
-def test_workers_import_in_one_direction(trees: Dict[Path, ast.Module]) -> None:
-    ours = {path: tree for path, tree in trees.items() if _room(path) == "workers" and path.name != "__init__.py"}
-    assert {_place_in_workers(path) for path in ours} == set(range(len(WORKERS_ORDER)))
+@pytest.mark.parametrize("room", ORDERS)
+def test_rooms_import_in_one_direction(room: str, trees: Dict[Path, ast.Module]) -> None:
+    ours = {path: tree for path, tree in trees.items() if _room(path) == room and path.name != "__init__.py"}
+    heights = {path: ORDERS[room].index(path.relative_to(ROOT / room).with_suffix("").parts[0]) for path in ours}
+    assert set(heights.values()) == set(range(len(ORDERS[room])))
     wrong: List[str] = []
     for path, tree in ours.items():
         for module in _modules_imported(tree):
             source = _source(module)
-            if source in ours and _place_in_workers(source) > _place_in_workers(path):
+            if source in heights and heights[source] > heights[path]:
                 wrong.append(f"{_name(path)} imports {module}")
     assert wrong == []
 

@@ -18,7 +18,7 @@ from ipulaunch.configs.runs.checkpoints import checkpoint_name, checkpoints_in, 
 from ipulaunch.configs.runs.directory import records_of, temporary_beside, write_whole
 from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
-from ipulaunch.data_pipeline.sources.archive import read_arrays
+from ipulaunch.data_pipeline.records.archive import read_arrays
 from ipulaunch.workers.lifecycle.failures import NO_SPACE, room_in
 
 _STATE, _MANIFEST = "state.npz", "manifest.json"

@@ -35,10 +35,10 @@ from ipulaunch.configs.settings.tree import assignment, from_environment, merge
 from ipulaunch.configs.settings.workloads import WORKLOADS, resolve, schema_of
 from ipulaunch.configs.sites import Site, read_site, shipped_sites
 from ipulaunch.configs.text import utc
+from ipulaunch.data_pipeline.records.archive import NotAnArchive, read_arrays
 from ipulaunch.data_pipeline.records.example import NotAnExample, find_features
 from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.records.reader import RecordReader
-from ipulaunch.data_pipeline.sources.archive import NotAnArchive, read_arrays
 from ipulaunch.data_pipeline.sources.cosmoflow import CosmoflowRecords
 from ipulaunch.data_pipeline.sources.image_arrays import Cifar, Mnist
 from ipulaunch.data_pipeline.sources.image_header import NotAnImage, read_header, require_end

@@ -29,9 +29,9 @@ from ipulaunch.configs.settings.tree import assignment, parse_yaml
 from ipulaunch.configs.settings.workloads import resolve, schema_of
 from ipulaunch.configs.text import utc
 from ipulaunch.data_pipeline.records import gzip_files
+from ipulaunch.data_pipeline.records.archive import NotAnArchive, read_arrays
 from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.records.reader import RecordReader
-from ipulaunch.data_pipeline.sources.archive import NotAnArchive, read_arrays
 from ipulaunch.data_pipeline.sources.image_arrays import Cifar
 from ipulaunch.data_pipeline.sources.pickled import NotAPlainPickle, read_pickle
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle

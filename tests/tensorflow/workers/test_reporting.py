@@ -18,8 +18,8 @@ from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.images import ImageData, ImageModel, ImageSettings
 from ipulaunch.configs.settings.optimization import Optimizer
-from ipulaunch.configs.settings.reporting import Logging
 from ipulaunch.configs.settings.sections import Training
+from ipulaunch.configs.settings.workload import Logging
 from ipulaunch.topology import Batch
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend

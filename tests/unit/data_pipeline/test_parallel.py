@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import time
-from typing import List
+from typing import List, Tuple
 
 import pytest
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline.parallel import Progress, in_order
+from ipulaunch.data_pipeline.parallel import Progress, in_order, throttled
 
 LONGEST_S = 600.0  # bounds a hang
 STEPS = 1000
@@ -44,3 +44,12 @@ def test_an_error_is_not_hidden_by_the_work_that_it_ends() -> None:
 
     with pytest.raises(DataError, match="the second item"):
         list(in_order(work, range(4), 4, progress))
+
+
+def test_throttled_progress_is_reported_once_a_second_and_at_its_end() -> None:
+    reported: List[Tuple[int, int]] = []
+    times = iter([0.0, 0.4, 0.9, 1.0, 1.5, 2.5, 2.6])
+    progress = throttled(lambda done, total: reported.append((done, total)), clock=lambda: next(times))
+    for done in range(1, 8):
+        progress(done, 7)
+    assert reported == [(1, 7), (4, 7), (6, 7), (7, 7)]

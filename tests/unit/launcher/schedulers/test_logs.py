@@ -10,7 +10,7 @@ import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.launcher.cli.commands import logs
-from ipulaunch.launcher.runs.log_reading import Logs
+from ipulaunch.launcher.cli.commands.logs import Logs
 
 Run = Callable[..., Any]
 

@@ -17,7 +17,7 @@ LONGEST_S = 60  # bounds a hang
 class Communicator:
     """The calls of mpi4py that a collective makes, for one of several threads."""
 
-    def __init__(self, rank: int, size: int, mail: Dict[Tuple[int, int], "queue.Queue[Any]"]) -> None:
+    def __init__(self, rank: int, size: int, mail: Dict[Tuple[int, int], queue.Queue[Any]]) -> None:
         self.rank, self.size, self.mail = rank, size, mail
 
     def Get_rank(self) -> int:
@@ -50,7 +50,7 @@ class Communicator:
 
 def on_each(size: int, work: Callable[[Collective, int], Any]) -> List[Any]:
     """What the work returns on each of so many instances."""
-    mail: Dict[Tuple[int, int], "queue.Queue[Any]"] = {
+    mail: Dict[Tuple[int, int], queue.Queue[Any]] = {
         (source, dest): queue.Queue() for source in range(size) for dest in range(size)
     }
     with ThreadPoolExecutor(size) as pool:
