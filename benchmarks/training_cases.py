@@ -21,7 +21,7 @@ from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.networks.host_events import host_events
+from ipulaunch.topology.planning.host_events import host_events
 from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.topology.planning.popdist import read_place
 from ipulaunch.workers.backends.collective import join, texts_of

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, JobError, StoppedError
 from ipulaunch.configs.runs.events import Log, Update
-from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.planning.batch import samples_of
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.instance import Instance
 
 _EVENT_INTERVAL_S = 0.2  # a display shows no more; a million updates need not leave a million lines

@@ -9,8 +9,8 @@ import numpy as np
 from ipulaunch.configs.runs.events import Resumed, Training
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.data_pipeline.sources.source import Source
-from ipulaunch.topology.networks.host_events import HostEvents, events_of
 from ipulaunch.topology.planning.batch import updates_per_epoch
+from ipulaunch.topology.planning.host_events import HostEvents, events_of
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
 from ipulaunch.workers.state.history import History

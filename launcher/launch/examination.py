@@ -12,8 +12,8 @@ from ipulaunch.configs.text import counted
 from ipulaunch.launcher.launch.pipeline_checks import check_replicas, check_validation, pipeline_facts, refused_by_ipus
 from ipulaunch.launcher.launch.unused_settings import ipu_only_settings, unused_settings
 from ipulaunch.topology import Plan
-from ipulaunch.topology.networks.host_events import HostEvents, events_of
 from ipulaunch.topology.planning import ipu_refusals
+from ipulaunch.topology.planning.host_events import HostEvents, events_of
 from ipulaunch.topology.planning.solver import Fact
 
 

@@ -194,6 +194,7 @@ def test_every_source_says_what_it_is(trees: Dict[Path, ast.Module]) -> None:
 
 # Inside a room, from the bottom to the top: a folder or a module imports itself and those before it.
 ORDERS = {
+    "topology": ("machines", "networks", "planning"),
     "data_pipeline": (
         *("ending", "order", "parallel", "staging", "records", "sources", "stream", "tools", "__main__"),
     ),

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
-from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.models.measures import Measure, measures_of

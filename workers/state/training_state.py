@@ -9,7 +9,7 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError, JobError
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.backends.interface import Backend, Trained
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of

@@ -11,7 +11,7 @@ from ipulaunch.configs.errors import DataError, JobError, NotReadyError, Setting
 from ipulaunch.configs.settings.estimators import PLAIN, check_accumulation
 from ipulaunch.data_pipeline.order import validation_ids
 from ipulaunch.data_pipeline.sources.source import Source
-from ipulaunch.topology.networks.host_events import HostEvents, in_calls_of
+from ipulaunch.topology.planning.host_events import HostEvents, in_calls_of
 from ipulaunch.workers.feeds import training_feed, validation_batch, validation_feed, validation_progress
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress

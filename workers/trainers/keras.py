@@ -10,7 +10,7 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.sources.source import Source
-from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.feeds import tracing, training_feed, validation_batch, validation_feed, validation_progress
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from ipulaunch.data_pipeline.sources.source import Source
-from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
 

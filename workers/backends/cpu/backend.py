@@ -9,7 +9,7 @@ from typing import Any, ContextManager, Dict, Optional, Sequence
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.backends.cpu.draws import DrawPosition, PositionedDropout
 from ipulaunch.workers.backends.cpu.replicated import ReplicatedModel, make_replicated
 from ipulaunch.workers.backends.interface import Backend, Estimators, Feed, Maker, Progress

@@ -8,7 +8,7 @@ from typing import Any, ContextManager, Dict, Sequence
 
 import tensorflow as tf
 
-from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.topology.planning.ipu_refusals import ipus_needed, refuse
 from ipulaunch.workers.backends.interface import Backend, Estimators, Feed, Progress
 from ipulaunch.workers.backends.ipu.device import IpuDevice

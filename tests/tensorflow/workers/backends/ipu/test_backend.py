@@ -22,7 +22,7 @@ from ipulaunch.data_pipeline.order import Shuffle, epoch_order
 from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.backends.collective import texts_of
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.backends.ipu.backend import IpuBackend

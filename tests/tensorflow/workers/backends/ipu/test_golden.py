@@ -13,8 +13,8 @@ from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.networks.host_events import host_events
 from ipulaunch.topology.planning.batch import make_batch, updates_per_epoch
+from ipulaunch.topology.planning.host_events import host_events
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer

@@ -20,7 +20,7 @@ from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology import Batch
-from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.workers.backends.collective import Alone

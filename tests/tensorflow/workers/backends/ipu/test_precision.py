@@ -15,7 +15,7 @@ from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
-from ipulaunch.topology.networks.host_events import HostEvents
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of

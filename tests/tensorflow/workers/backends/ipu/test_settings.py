@@ -19,8 +19,8 @@ from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.networks.host_events import HostEvents
 from ipulaunch.topology.networks.network import Network
+from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.backends.ipu.environment import engine_options, flags
 from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of

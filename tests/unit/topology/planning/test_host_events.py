@@ -7,7 +7,7 @@ from typing import Any, Optional
 import pytest
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.topology.networks.host_events import HostEvents, host_events
+from ipulaunch.topology.planning.host_events import HostEvents, host_events
 
 CIFAR_UPDATES = 50000 // (8 * 8)  # 781 = 11 x 71
 
