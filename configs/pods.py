@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, NamedTuple
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.settings.schema import build, setting
+from ipulaunch.configs.settings.schema import Settings, build, setting
 from ipulaunch.configs.settings.tree import Given, Tree, read_yaml
 
 
-@dataclass(frozen=True)
-class PodEntry:
+class PodEntry(Settings):
     """One system of the catalogue."""
 
     ipus: int = setting(0, "IPUs", at_least=1)
@@ -20,8 +18,7 @@ class PodEntry:
     max_hosts: int = setting(1, "hosts the build guides allow", at_least=1)
 
 
-@dataclass(frozen=True)
-class HostEntry:
+class HostEntry(Settings):
     """The host assumed where none can be looked at."""
 
     numa_nodes: int = setting(1, "NUMA nodes", at_least=1)

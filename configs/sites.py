@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError, near_miss
 from ipulaunch.configs.settings.kinds import Lines, Words
-from ipulaunch.configs.settings.schema import build, leaves, section, setting, value_of
+from ipulaunch.configs.settings.schema import Settings, build, leaves, section, setting, value_of
 from ipulaunch.configs.settings.tree import Tree, read_yaml
 
 SCHEDULERS = ("slurm", "kubernetes", "pbs")
@@ -17,8 +16,7 @@ JOB_ID = "{job_id}"  # stands for the number of the job
 _WITH_JOB_ID = ("vipu.partition", "vipu.allocation", "vipu.cluster")
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(Settings):
     """What a job does before it calls ipulaunch."""
 
     modules: Tuple[str, ...] = setting((), "modules to load")
@@ -26,24 +24,21 @@ class Environment:
     lines: Lines = setting((), "further lines of shell")
 
 
-@dataclass(frozen=True)
-class Hosts:
+class Hosts(Settings):
     """The machines that jobs get."""
 
     layout: Optional[str] = setting(None, "NUMA nodes and cores of a host, e.g. 8x16")
     ipus_per_host: Optional[int] = setting(None, "IPUs that a job has for each host it asks for", at_least=1)
 
 
-@dataclass(frozen=True)
-class Network:
+class Network(Settings):
     """How hosts reach each other."""
 
     interface: Optional[str] = setting(None, "network interface between hosts, for MPI")
     subnet: Optional[str] = setting(None, "network between hosts, for poprun: 10.1.5.0/24")
 
 
-@dataclass(frozen=True)
-class Vipu:
+class Vipu(Settings):
     """Where partitions of IPUs come from; in their names {job_id} stands for the number of the job."""
 
     partition: Optional[str] = setting(None, "V-IPU partition, e.g. slurm_{job_id}")
@@ -53,8 +48,7 @@ class Vipu:
     cluster: Optional[str] = setting(None, "cluster to make the partition in (before SDK 3.2)")
 
 
-@dataclass(frozen=True)
-class Defaults:
+class Defaults(Settings):
     """What a job asks of the scheduler unless the command line says otherwise."""
 
     account: Optional[str] = setting(None, "account or project that pays")
@@ -64,8 +58,7 @@ class Defaults:
     directives: Lines = setting((), "further options of the scheduler, as in its scripts: --qos=high")
 
 
-@dataclass(frozen=True)
-class Slurm:
+class Slurm(Settings):
     """What this Slurm has."""
 
     ask_for: Optional[str] = setting(
@@ -75,16 +68,14 @@ class Slurm:
     )
 
 
-@dataclass(frozen=True)
-class Container:
+class Container(Settings):
     """The image that ipulaunch is in."""
 
     image: Optional[str] = setting(None, "container image")
     command: Words = setting(("apptainer", "exec"), "what runs a program in an image, in Slurm and PBS jobs")
 
 
-@dataclass(frozen=True)
-class Kubernetes:
+class Kubernetes(Settings):
     """What Pods get."""
 
     namespace: Optional[str] = setting(None, "namespace of jobs")
@@ -97,8 +88,7 @@ class Kubernetes:
     annotations: Lines = setting((), "annotations of jobs and their Pods: KEY=VALUE")
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Settings):
     """One cluster."""
 
     scheduler: Optional[str] = setting(None, "what runs jobs here", choices=SCHEDULERS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from ipulaunch.configs.settings.data import Data
@@ -11,7 +10,6 @@ from ipulaunch.configs.settings.schema import section, setting
 from ipulaunch.configs.settings.workload import Model, WithEstimators
 
 
-@dataclass(frozen=True)
 class CosmoflowModel(Model):
     """The published network: conv blocks that halve the volume, two dense layers, one output per target."""
 
@@ -44,7 +42,6 @@ class CosmoflowModel(Model):
     )
 
 
-@dataclass(frozen=True)
 class CosmoflowData(Data):
     """The volumes: side x side x side voxels in several redshift channels, with their targets."""
 
@@ -82,7 +79,6 @@ def side_options(side: int, layers: int) -> str:
     return f"--side {side}" if most >= layers else f"--side {side} --n-conv-layers {most}"
 
 
-@dataclass(frozen=True)
 class CosmoflowSettings(WithEstimators):
     """Everything a CosmoFlow run is made from."""
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.settings.schema import flag_of, setting
+from ipulaunch.configs.settings.schema import Settings, flag_of, setting
 
 _RECORDS = ("cosmoflow", "imagenet")  # the other sets are read into memory as a whole
 _IN_MEMORY = "the whole set is read into memory, and checked, before training"
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(Settings):
     """The samples. A workload declares again what has another default, limit or meaning there."""
 
     directory: Optional[str] = setting(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.settings.schema import setting
+from ipulaunch.configs.settings.schema import Settings, setting
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Settings):
     """How the model is compiled for IPUs."""
 
     stochastic_rounding: str = setting(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Optional
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.settings.schema import setting
+from ipulaunch.configs.settings.schema import Settings, setting
 
 if TYPE_CHECKING:
     from ipulaunch.configs.settings.workload import WithEstimators, WorkloadSettings
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 KERAS, PLAIN, REPLICATED, PIPELINED = APIS = ("keras", "estimator", "replica-estimator", "pipeline-estimator")
 
 
-@dataclass(frozen=True)
-class EstimatorRun:
+class EstimatorRun(Settings):
     """What every Estimator is given."""
 
     batches_per_step: Optional[int] = setting(
@@ -28,7 +26,6 @@ class EstimatorRun:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
 class Cifar10Estimator(EstimatorRun):
     """Keras, or one of the three Estimators of the published examples."""
 
@@ -37,7 +34,6 @@ class Cifar10Estimator(EstimatorRun):
     )
 
 
-@dataclass(frozen=True)
 class CosmoflowEstimator(EstimatorRun):
     """Keras, or an Estimator."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
@@ -18,7 +17,6 @@ MODELS = (
 )
 
 
-@dataclass(frozen=True)
 class ImageModel(Model):
     """The network."""
 
@@ -41,7 +39,6 @@ class ImageModel(Model):
     )
 
 
-@dataclass(frozen=True)
 class ImageData(Data):
     """The images and their labels."""
 
@@ -111,7 +108,6 @@ class ImageData(Data):
         return not self.host_preprocess if self.eight_bit_transfer is None else self.eight_bit_transfer
 
 
-@dataclass(frozen=True)
 class ImageSettings(WorkloadSettings):
     """Everything an image classifier's run is made from."""
 
@@ -145,7 +141,6 @@ class ImageSettings(WorkloadSettings):
         return [f"{alone} --norm-layer group_norm", *super().warnings]
 
 
-@dataclass(frozen=True)
 class Cifar10Settings(ImageSettings, WithEstimators):
     """Everything a run on CIFAR-10 is made from."""
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.settings.schema import setting
+from ipulaunch.configs.settings.schema import Settings, setting
 
 
-@dataclass(frozen=True)
-class Optimizer:
+class Optimizer(Settings):
     """How gradients become weight updates."""
 
     name: str = setting(
@@ -69,8 +67,7 @@ class Optimizer:
             )
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(Settings):
     """The learning rate over time, in epochs."""
 
     name: str = setting(

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from fractions import Fraction
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Dict,
@@ -13,8 +14,8 @@ from typing import (
     List,
     Mapping,
     NamedTuple,
+    NoReturn,
     Optional,
-    Protocol,
     Tuple,
     Type,
     TypeVar,
@@ -25,11 +26,64 @@ from ipulaunch.configs.errors import SettingsError, near_miss, nearest
 from ipulaunch.configs.settings.kinds import Kind, kind_of
 from ipulaunch.configs.settings.tree import Given, Tree, first_origin, variable
 
+if TYPE_CHECKING:
+    from typing import dataclass_transform
+else:
 
-class Settings(Protocol):
-    """A dataclass: what setting() and section() declare."""
+    def dataclass_transform(**options):
+        """Nothing: type checkers alone read it."""
+        return lambda cls: cls
+
+
+@dataclass_transform(frozen_default=True)
+class Settings:
+    """A group of settings: its subclasses are frozen dataclasses that share the methods below.
+
+    `dataclass` alone would write and compile methods for each group, most of what a dry run did beyond its imports.
+    """
 
     __dataclass_fields__: ClassVar[Dict[str, Any]]
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        fields = self.__dataclass_fields__
+        given = dict(zip(fields, values))
+        if len(values) > len(fields) or given.keys() & named.keys() or not named.keys() <= fields.keys():
+            raise TypeError(f"{type(self).__name__}() takes each of {', '.join(fields)} once, and nothing else")
+        given.update(named)
+        for name, field in fields.items():
+            if name in given:
+                value = given[name]
+            elif field.default is not dataclasses.MISSING:
+                value = field.default
+            else:
+                value = field.default_factory()
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check values that depend on each other."""
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def _values(self) -> Tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in zip(self.__dataclass_fields__, self._values()))
+        return f"{type(self).__qualname__}({values})"
 
 
 S = TypeVar("S", bound=Settings)

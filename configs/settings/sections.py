@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.settings.schema import setting
+from ipulaunch.configs.settings.schema import Settings, setting
 from ipulaunch.configs.text import counted
+
+_SIGNALS = ("TERM", "USR1", "USR2", "HUP")
+
+
+class Survival(Settings):
+    """How long the launcher waits, and how often it tries again."""
+
+    grace_s: float = setting(
+        60.0, "seconds that a run has to write its checkpoint when asked to stop", flag="--grace", at_least=0
+    )
+    stop_signals: Tuple[str, ...] = setting(
+        ("TERM", "USR1", "USR2"),
+        "signals to an instance that ask the run to stop with a checkpoint; the launcher takes all of them",
+        choices=_SIGNALS,
+    )
+    stall_timeout_s: float = setting(
+        1800.0, "seconds without progress after which a run is considered hung", flag="--stall-timeout", above=0
+    )
+    max_restarts: int = setting(
+        0, "how many times a failed run is restarted from its newest checkpoint", flag="--max-restarts", at_least=0
+    )
+    restart_backoff_s: float = setting(
+        5.0,
+        "seconds before the first restart; doubled, up to 10 minutes, for each further one that makes no new update",
+        at_least=0,
+    )
+    elastic_hosts: bool = setting(
+        False,
+        "leave out hosts that do not answer when restarting",
+        flag="--elastic-hosts/--no-elastic-hosts",
+    )
+    max_preemptions: int = setting(
+        100, "how many times a run may be preempted and ask to be started again", flag="--max-preemptions", at_least=0
+    )
+
 
 _ONCE = Fraction(1)
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Settings):
     """What the workload asks of the plan."""
 
     ipus_per_replica: Optional[int] = setting(
@@ -40,8 +73,7 @@ class Launch:
     min_cores_per_instance: int = setting(4, "cores below which an instance cannot feed its replicas", at_least=1)
 
 
-@dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Settings):
     """How a model is divided into stages, each on an IPU."""
 
     splits: Tuple[str, ...] = setting(
@@ -101,8 +133,7 @@ class Pipeline:
         return max(self.device_mapping) + 1 if self.device_mapping else self.stages
 
 
-@dataclass(frozen=True)
-class Training:
+class Training(Settings):
     """How long, in which batches, and how often the host gets results."""
 
     num_epochs: int = setting(1, "passes over the training samples", flag="--num-epochs", at_least=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from ipulaunch.configs.errors import SettingsError
@@ -10,13 +9,11 @@ from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.device import Device
 from ipulaunch.configs.settings.estimators import KERAS, EstimatorRun, check_api
 from ipulaunch.configs.settings.optimization import Optimizer, Schedule
-from ipulaunch.configs.settings.schema import section, setting
-from ipulaunch.configs.settings.sections import Launch, Pipeline, Training
-from ipulaunch.configs.settings.survival import Survival
+from ipulaunch.configs.settings.schema import Settings, section, setting
+from ipulaunch.configs.settings.sections import Launch, Pipeline, Survival, Training
 
 
-@dataclass(frozen=True)
-class Logging:
+class Logging(Settings):
     """Weights & Biases, MLPerf's time to train, and what sweeps of hyperparameters compare."""
 
     mlperf: bool = setting(
@@ -36,15 +33,13 @@ class Logging:
     wandb_tags: Tuple[str, ...] = setting((), "tags of the run in Weights & Biases", flag="--wandb-tags")
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Settings):
     """The network. A workload declares which it has."""
 
     name: str = setting("", "the network", flag="--model")
 
 
-@dataclass(frozen=True)
-class WorkloadSettings:
+class WorkloadSettings(Settings):
     """The groups of settings that no workload is without. A workload declares its own data and model."""
 
     launch: Launch = section(Launch)
@@ -153,7 +148,6 @@ class WorkloadSettings:
         return [f"--available-memory-proportion {least:g} is in per cent, and less than one: {meant}"]
 
 
-@dataclass(frozen=True)
 class WithEstimators(WorkloadSettings):
     """The settings of a workload that trains with Keras or with an Estimator."""
 

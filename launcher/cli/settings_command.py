@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 import click
-from click.shell_completion import CompletionItem
 
 from ipulaunch.configs.settings.kinds import Kind
 from ipulaunch.configs.settings.schema import Leaf, leaves, plain_value, value_of
 from ipulaunch.configs.settings.workloads import SUMMARIES, resolve, schema_of
 from ipulaunch.configs.text import YES_NO
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", Fraction: "NUMBER"}
 _YES_NO = {**YES_NO, "t": True, "y": True, "f": False, "n": False}  # click takes the letters for its own switches
@@ -34,6 +36,8 @@ class SettingType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> List[CompletionItem]:
+        from click.shell_completion import CompletionItem  # only a shell that completes a word needs it
+
         return [CompletionItem(choice) for choice in self.choices if choice.lower().startswith(incomplete.lower())]
 
 

@@ -7,7 +7,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.messages import Message, note, warning
 from ipulaunch.configs.runs.job import Job, set_options
-from ipulaunch.configs.settings.survival import Survival
+from ipulaunch.configs.settings.sections import Survival
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.engines.engine import CommandRequest, Engine

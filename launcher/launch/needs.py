@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Optional, Sequence
 
@@ -58,5 +57,7 @@ def require_program(program: str, env: Sequence[str]) -> None:
 
 
 def _require_executable(name: str, hint: str, path: Optional[str] = None) -> None:
+    import shutil  # here, because a dry run starts nothing
+
     if shutil.which(name, path=path) is None:
         raise NotReadyError(f"there is no program {name} here", hint=hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, NamedTuple, Optional, Tuple, cast
@@ -81,6 +80,8 @@ def _first_length(file: Path) -> Optional[int]:
     with file.open("rb") as stream:
         start = stream.read(_LENGTH)
     if start[:2] == b"\x1f\x8b":
+        import gzip  # here, because a dry run without data does not need it
+
         with gzip.open(file) as stream:
             start = stream.read(_LENGTH)
     return int.from_bytes(start, "little") if len(start) == _LENGTH else None

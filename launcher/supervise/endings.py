@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from ipulaunch.configs.errors import INTERRUPTED, JobError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.untrusted import parse_json
-from ipulaunch.configs.settings.survival import Survival
+from ipulaunch.configs.settings.sections import Survival
 from ipulaunch.configs.text import utc
 from ipulaunch.launcher.supervise.verdict import Verdict
 

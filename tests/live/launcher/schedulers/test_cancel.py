@@ -14,7 +14,7 @@ from typing import Any, Callable, List
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.configs.settings.survival import Survival
+from ipulaunch.configs.settings.sections import Survival
 from ipulaunch.launcher.schedulers import slurm
 from ipulaunch.launcher.schedulers.tools import NoAnswer
 from ipulaunch.launcher.supervise.claim import claim
@@ -84,7 +84,7 @@ def test_run_of_this_machine_is_cancelled_through_its_launcher(
     code = f"""
 import pathlib, time
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.configs.settings.survival import Survival
+from ipulaunch.configs.settings.sections import Survival
 from ipulaunch.launcher.supervise.claim import claim
 with claim(RunDirectory(pathlib.Path({str(path)!r}))):
     print("ready", flush=True)

@@ -6,7 +6,7 @@ from typing import Optional
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.configs.settings.survival import Survival
+from ipulaunch.configs.settings.sections import Survival
 from ipulaunch.launcher.show.display import details
 from ipulaunch.launcher.supervise.endings import (
     Restart,

@@ -8,7 +8,7 @@ from typing import Iterator, List, Sequence
 import pytest
 
 from ipulaunch.configs.settings.schema import leaves
-from ipulaunch.configs.settings.survival import Survival
+from ipulaunch.configs.settings.sections import Survival
 from ipulaunch.launcher.supervise import stop_signals
 from ipulaunch.launcher.supervise.stop_signals import SIGNALS, StopSignals
 
