@@ -1,25 +1,23 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
 from fractions import Fraction
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import pytest
 import yaml
 
 from ipulaunch.configs.errors import SettingsError
-from ipulaunch.configs.settings.schema import build, leaves, plain, plain_value, section, setting, value_of
+from ipulaunch.configs.settings.schema import Settings, build, leaves, plain, plain_value, section, setting, value_of
 from ipulaunch.configs.settings.tree import Given, assign, assignment, from_environment, parse_yaml, variable
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(Settings):
     n_train: int = setting(100, "training samples", flag="--n-train", at_least=1)
     side: Optional[int] = setting(None, "voxels along one edge", at_least=1)
 
 
-@dataclass(frozen=True)
-class Settings:
+class Example(Settings):
     data: Data = section(Data)
     rate: float = setting(0.5, "learning rate", above=0)
     momentum: float = setting(0.0, "momentum", at_least=0, below=1)
@@ -32,8 +30,8 @@ class Settings:
     port: int = setting(1, "a port", below=65536)
 
 
-def built(text: str) -> Settings:
-    return build(Settings, parse_yaml(text, "my.yaml"), {})
+def built(text: str) -> Example:
+    return build(Example, parse_yaml(text, "my.yaml"), {})
 
 
 def refusal(text: str) -> SettingsError:
@@ -44,26 +42,26 @@ def refusal(text: str) -> SettingsError:
 
 def test_nothing_given_means_all_defaults() -> None:
     origins: Dict[str, str] = {}
-    assert build(Settings, {}, origins) == Settings()
+    assert build(Example, {}, origins) == Example()
     assert set(origins.values()) == {"default"}
 
 
 def test_every_key_has_an_origin() -> None:
     origins: Dict[str, str] = {}
-    build(Settings, parse_yaml("rate: 1\ndata:\n  side: 8\n", "my.yaml"), origins)
-    assert list(origins) == [leaf.key for leaf in leaves(Settings)]
+    build(Example, parse_yaml("rate: 1\ndata:\n  side: 8\n", "my.yaml"), origins)
+    assert list(origins) == [leaf.key for leaf in leaves(Example)]
     given = {key: origin for key, origin in origins.items() if origin != "default"}
     assert given == {"rate": "my.yaml:1", "data.side": "my.yaml:3"}
 
 
 def test_leaves_come_in_the_order_of_the_schema() -> None:
-    found = [(leaf.key, leaf.kind.item, leaf.kind.is_optional, leaf.default) for leaf in leaves(Settings)]
+    found = [(leaf.key, leaf.kind.item, leaf.kind.is_optional, leaf.default) for leaf in leaves(Example)]
     assert found[:3] == [
         ("data.n_train", int, False, 100),
         ("data.side", int, True, None),
         ("rate", float, False, 0.5),
     ]
-    assert next(leaves(Settings)).about.flag == "--n-train"
+    assert next(leaves(Example)).about.flag == "--n-train"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +86,7 @@ def test_leaves_come_in_the_order_of_the_schema() -> None:
     ],
 )
 def test_value_is_taken(key: str, given: object, value: object) -> None:
-    settings = build(Settings, assign(key, given, "--set"), {})
+    settings = build(Example, assign(key, given, "--set"), {})
     found: object = settings
     for word in key.split("."):
         found = getattr(found, word)
@@ -135,7 +133,7 @@ def test_value_is_taken(key: str, given: object, value: object) -> None:
 )
 def test_wrong_value_names_key_value_and_what_is_expected(key: str, given: object, expected: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        build(Settings, assign(key, given, "my.yaml:4"), {})
+        build(Example, assign(key, given, "my.yaml:4"), {})
     assert caught.value.message == f"my.yaml:4: {key} is {given!r}, expected {expected}"
     assert caught.value.hint
 
@@ -149,20 +147,20 @@ def test_text_that_looks_like_another_value_stays_as_it_was_written(key: str, te
         from_environment({name: text}),
         parse_yaml(f"{key}: {text}", "f"),
     ):
-        assert value_of(build(Settings, tree, {}), key) == written
+        assert value_of(build(Example, tree, {}), key) == written
 
 
 @pytest.mark.parametrize("text", ["null", "~"])
 def test_no_value_is_no_text(text: str) -> None:
-    assert build(Settings, assignment(f"note={text}", "--set"), {}).note is None
+    assert build(Example, assignment(f"note={text}", "--set"), {}).note is None
     with pytest.raises(SettingsError, match="expected one line of text"):
-        build(Settings, assignment(f"title={text}", "--set"), {})
+        build(Example, assignment(f"title={text}", "--set"), {})
 
 
 @pytest.mark.parametrize("key", ["title", "note", "data.n_train"])
 def test_empty_value_is_answered_with_the_variable_it_may_come_from(key: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        build(Settings, assign(key, "", "--set"), {})
+        build(Example, assign(key, "", "--set"), {})
     assert caught.value.hint == "is the variable that it came from set?"
 
 
@@ -204,7 +202,7 @@ def test_unknown_key_is_answered_with_the_near_miss(text: str, message: str, hin
 
 def test_unknown_key_with_nothing_near_lists_all() -> None:
     hint = refusal("zzz: 1").hint
-    assert all(leaf.key in hint for leaf in leaves(Settings))
+    assert all(leaf.key in hint for leaf in leaves(Example))
 
 
 def test_unknown_key_of_a_section_lists_the_section() -> None:
@@ -225,28 +223,26 @@ def test_section_and_value_are_not_confused(text: str, message: str) -> None:
 
 
 def test_empty_section_keeps_the_defaults() -> None:
-    assert built("data: {}") == Settings()
+    assert built("data: {}") == Example()
 
 
 def test_settings_are_frozen() -> None:
     with pytest.raises(AttributeError):
-        Settings().rate = 1.0  # type: ignore[misc]
+        Example().rate = 1.0  # type: ignore[misc]
 
 
 def test_origin_of_an_override_is_kept() -> None:
     origins: Dict[str, str] = {}
-    build(Settings, {"rate": Given(1, "--set")}, origins)
+    build(Example, {"rate": Given(1, "--set")}, origins)
     assert origins["rate"] == "--set"
 
 
-@dataclass(frozen=True)
-class Inner:
+class Inner(Settings):
     splits: Tuple[str, ...] = setting((), "names")
     places: Tuple[int, ...] = setting((), "places", at_least=0)
 
 
-@dataclass(frozen=True)
-class Kinds:
+class Kinds(Settings):
     inner: Inner = section(Inner)
     often: Fraction = setting(Fraction(1), "how often", at_least=0)
     rates: Tuple[float, ...] = setting((0.5,), "rates", above=0)
@@ -328,3 +324,31 @@ def test_plain_settings_build_equal_ones() -> None:
 
 def test_ipu_only_is_told_of_a_leaf() -> None:
     assert [leaf.key for leaf in leaves(Kinds) if leaf.about.ipu_only] == ["rounding"]
+
+
+def test_settings_are_values() -> None:
+    one, same, other = Data(5, side=3), Data(n_train=5, side=3), Data(5)
+    assert one == same and hash(one) == hash(same) and repr(one) == "Data(n_train=5, side=3)"
+    assert one != other and one != Inner() and dataclasses.replace(other, side=3) == one
+
+
+@pytest.mark.parametrize(
+    "values", [(1, 2, 3), (1, {"n_train": 2}), ({"n_trian": 2},)], ids=["many", "twice", "unknown"]
+)
+def test_settings_are_made_of_their_fields_alone(values: Tuple[Any, ...]) -> None:
+    named = values[-1] if isinstance(values[-1], dict) else {}
+    with pytest.raises(TypeError, match=r"Data\(\) takes each of n_train, side once, and nothing else"):
+        Data(*(value for value in values if value is not named), **named)
+
+
+def test_every_group_checks_itself_when_it_is_made() -> None:
+    class Even(Settings):
+        number: int = setting(2, "an even number")
+
+        def __post_init__(self) -> None:
+            if self.number % 2:
+                raise SettingsError(f"{self.number} is odd")
+
+    assert Even(4).number == 4
+    with pytest.raises(SettingsError, match="3 is odd"):
+        dataclasses.replace(Even(), number=3)
