@@ -78,7 +78,7 @@ def in_order(
 def throttled(
     progress: Callable[[int, int], object], clock: Callable[[], float] = time.monotonic
 ) -> Callable[[int, int], None]:
-    """The same progress of (done, in all), reported at its beginning, at its end, and once a second between them."""
+    """The same progress of (done, in all), reported at its start, at its end, and at most once a second between."""
     next_time = float("-inf")
 
     def report(done: int, total: int) -> None:

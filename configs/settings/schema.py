@@ -39,7 +39,7 @@ else:
 class Settings:
     """A group of settings: its subclasses are frozen dataclasses that share the methods below.
 
-    `dataclass` alone would write and compile methods for each group, most of what a dry run did beyond its imports.
+    `dataclass` alone would write and compile methods for each group, at every start of a command.
     """
 
     __dataclass_fields__: ClassVar[Dict[str, Any]]
