@@ -1,4 +1,4 @@
-"""The groups of settings that say what runs: the launch, the pipeline, the training."""
+"""The groups of settings that say what runs: the launch, the pipeline, the training, and how a run survives."""
 
 from __future__ import annotations
 
