@@ -1,18 +1,29 @@
-"""Start a program bound to this instance's share of the host: python -m ipulaunch.workers.bound PROGRAM ..."""
+"""Start a program bound to this instance's share of the host: python -m ipulaunch.workers.bound PROGRAM ...
+
+With --run-dir RUN before the program, this process waits for it, and records there how it ended.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+import signal
 import sys
+import time
+from pathlib import Path
+from typing import List, NoReturn, Optional, Tuple
 
 from ipulaunch.configs.errors import IpulaunchError, UsageError
+from ipulaunch.configs.runs.directory import RunDirectory, write_whole
+from ipulaunch.configs.runs.last_records import Exited, path_of, to_text
 from ipulaunch.topology.planning import popdist
 from ipulaunch.workers.lifecycle.binding import bind_share
 from ipulaunch.workers.lifecycle.lifetime import end_with_parent
 
 
 def main() -> None:
-    program = sys.argv[1:]
+    run, program = _read_words(sys.argv[1:])
     end_with_parent()
     try:
         if not program:
@@ -24,11 +35,55 @@ def main() -> None:
         sys.exit(error.exit_code)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # mpirun would keep instance 0 waiting for input that never comes
     os.environ.setdefault("OMP_NUM_THREADS", str(binding.cores))
+    if run is None:
+        _become(program)
+    _end_as(_run_recorded(program, run, place.instance))
+
+
+def _read_words(words: List[str]) -> Tuple[Optional[RunDirectory], List[str]]:
+    """The run directory, if one is named, and the program."""
+    if words[:1] == ["--run-dir"] and len(words) > 1:
+        return RunDirectory(Path(words[1])), words[2:]
+    return None, words
+
+
+def _become(program: List[str]) -> NoReturn:
     try:
         os.execvp(program[0], program)
     except OSError as error:
         sys.stderr.write(f"error: {program[0]} does not start: {error.strerror}\n")
-        sys.exit(127)
+        sys.stderr.flush()
+        os._exit(127)
+
+
+def _run_recorded(program: List[str], run: RunDirectory, instance: int) -> Exited:
+    """Run the program to its end, and record that before mpirun can see it."""
+    # mpirun sends its signals to the process group, so the program has them. This process must outlive it.
+    free = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    child = os.fork()
+    if not child:
+        signal.pthread_sigmask(signal.SIG_SETMASK, free)
+        end_with_parent()
+        _become(program)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        exited = Exited(time.time_ns(), 0, os.WTERMSIG(status))
+    else:
+        exited = Exited(time.time_ns(), os.WEXITSTATUS(status))
+    with contextlib.suppress(OSError):  # a host that does not share the disk, or a full one: mpirun may still tell
+        write_whole(path_of(exited, run, instance), to_text(exited.to_json()))
+    return exited
+
+
+def _end_as(exited: Exited) -> NoReturn:
+    """End as the program did."""
+    if exited.signal:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program has left its own
+        if exited.signal != signal.SIGKILL:
+            signal.signal(exited.signal, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {exited.signal})
+        os.kill(os.getpid(), exited.signal)
+    sys.exit(exited.exit_code)
 
 
 if __name__ == "__main__":

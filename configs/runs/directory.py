@@ -133,6 +133,10 @@ class RunDirectory:
     def heartbeat(self, index: int) -> Path:
         return self.instance(index) / "heartbeat"
 
+    def exited(self, index: int) -> Path:
+        """How the program of a user ended."""
+        return self.instance(index) / "exited.json"
+
     def done(self, index: int) -> Path:
         return self.instance(index) / "done.json"
 

@@ -1,4 +1,7 @@
-"""The last record of an instance: done.json, stopped.json or error.json, whichever tells how it ended."""
+"""The last record of an instance: done.json, stopped.json or error.json, whichever tells how it ended.
+
+Programs of users leave none of these. Who waits for them writes exited.json.
+"""
 
 from __future__ import annotations
 
@@ -55,13 +58,31 @@ class Failed:
         return next((line for line in self.message.splitlines() if line.strip()), "")
 
 
-LastRecord = Union[Done, Stopped, Failed]
+@dataclass(frozen=True)
+class Exited:
+    """The program of a user has ended."""
+
+    time_ns: int
+    exit_code: int
+    signal: int = 0  # that ended it
+
+    def to_json(self) -> Dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.exit_code or self.signal)
+
+
+LastRecord = Union[Done, Stopped, Failed, Exited]
 
 
 def path_of(record: LastRecord, run: RunDirectory, instance: int) -> Path:
     """The file of a last record."""
     if isinstance(record, Done):
         return run.done(instance)
+    if isinstance(record, Exited):
+        return run.exited(instance)
     return run.stopped(instance) if isinstance(record, Stopped) else run.error(instance)
 
 
@@ -89,6 +110,17 @@ def read_failed(run: RunDirectory, instance: int) -> Optional[Failed]:
         code if isinstance(code, int) and code else JobError.exit_code,
         str(fields.get("traceback", "")),
     )
+
+
+def read_exited(run: RunDirectory, instance: int) -> Optional[Exited]:
+    """The record of a program that has ended, if it is a record at all."""
+    fields = _fields(run.exited(instance))
+    if fields is None:
+        return None
+    code, number = fields.get("exit_code"), fields.get("signal", 0)
+    if not isinstance(code, int) or not isinstance(number, int):
+        return None
+    return Exited(_time_ns(fields), code, number)
 
 
 def _fields(path: Path) -> Optional[Dict[str, Any]]:

@@ -6,6 +6,7 @@ import abc
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar
 
 from ipulaunch.configs.messages import Message, note
@@ -86,8 +87,10 @@ class Engine(abc.ABC):
         """Options of a worker that tell it of the plan what the engine does not."""
         return []
 
-    def program(self, words: Sequence[str], options: LaunchOptions) -> Tuple[List[str], List[Message]]:
-        """The words that start a program of the user."""
+    def program(
+        self, words: Sequence[str], options: LaunchOptions, run_dir: Optional[Path]
+    ) -> Tuple[List[str], List[Message]]:
+        """The words that start a program of the user; what waits for it may record how it ends in a run directory."""
         return list(words), []
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import List, NamedTuple, Sequence, Tuple
+from pathlib import Path
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.messages import Message, note
@@ -53,9 +54,13 @@ class OpenMpi(Engine):
             hint="compile with --engine poprun, or leave --compile-only out to rehearse",
         )
 
-    def program(self, words: Sequence[str], options: LaunchOptions) -> Tuple[List[str], List[Message]]:
-        # poprun binds its instances to cores. Our mpirun line does not, so a small module of ours does it.
-        return [self.python(options), "-m", "ipulaunch.workers.bound", *words], []
+    def program(
+        self, words: Sequence[str], options: LaunchOptions, run_dir: Optional[Path]
+    ) -> Tuple[List[str], List[Message]]:
+        # poprun binds its instances to cores. Our mpirun line does not, so a small module of ours does it. It also
+        # waits for the program: mpirun does not name an instance that fails after another one has left.
+        record = ["--run-dir", str(run_dir)] if run_dir is not None else []
+        return [self.python(options), "-m", "ipulaunch.workers.bound", *record, *words], []
 
     def command(self, request: CommandRequest) -> Tuple[Command, List[Message]]:
         options = request.options

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, PlanError, UsageError
 from ipulaunch.configs.messages import Message, note
@@ -41,7 +42,9 @@ class Poprun(Engine):
 
         return offline(options)
 
-    def program(self, words: Sequence[str], options: LaunchOptions) -> Tuple[List[str], List[Message]]:
+    def program(
+        self, words: Sequence[str], options: LaunchOptions, run_dir: Optional[Path]
+    ) -> Tuple[List[str], List[Message]]:
         text = "without effect, as poprun starts the program itself: --python"
         return list(words), [note(text)] if options.python is not None else []
 

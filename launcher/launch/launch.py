@@ -65,9 +65,11 @@ def launch_again(solution: Solution, job: Job, options: LaunchOptions, engine: E
     return _launch(engine, solution, options, worker, job)
 
 
-def launch_program(solution: Solution, program: Tuple[str, ...], options: LaunchOptions, engine: Engine) -> Launch:
+def launch_program(
+    solution: Solution, program: Tuple[str, ...], options: LaunchOptions, engine: Engine, run_dir: Optional[Path] = None
+) -> Launch:
     """The launch of a user's own PopDist program, which has a plan already."""
-    words, messages = engine.program(program, options)
+    words, messages = engine.program(program, options, run_dir)
     launch = _launch(engine, solution, options, words, None)
     return launch._replace(messages=(*launch.messages, *messages))
 

@@ -50,9 +50,11 @@ class InstanceLogs:
         self.engine_lines: List[str] = []
         self.unkept: List[Unkept] = []
         self.last = -1
+        self.taken = 0  # lines
 
     def feed(self, line: bytes) -> None:
         """One line of output, as the engine wrote it; without an engine all lines are those of instance 0."""
+        self.taken += 1
         if not self.is_tagged:
             self._take(0, line)
             return

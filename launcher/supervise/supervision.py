@@ -20,6 +20,7 @@ from ipulaunch.launcher.supervise.stop_signals import StopSignals
 LOOK_INTERVAL_S = 0.1
 GRACE_S = 2.0  # between asking mpirun to end its instances and ending everything ourselves
 TIDY_INTERVAL_S = 1.0  # between looks for what instances have left behind; what is found twice is ended
+READ_S = 5.0  # for a line of output that is there to be taken
 WAKE_S = 3.0  # for instances that were stopped to dump their stacks as soon as they go on, and for these to get here
 
 
@@ -70,7 +71,7 @@ class Supervisor:
             reader.start()
             self._wait(process, logs.run)
             processes.end_all()  # also closes the pipe that a left-over process would hold open
-            reader.join(timeout=5)
+            _finish_reading(reader, logs)
             self.look()
             return process.returncode
         finally:
@@ -127,6 +128,14 @@ class Supervisor:
         for pid in processes.descendants():
             if not self.segments.get(pid):
                 self.segments[pid] = segments_of(pid)
+
+
+def _finish_reading(reader: threading.Thread, logs: InstanceLogs) -> None:
+    """Wait until all output is in the logs. Only who takes no line in a long time, as nobody reads our own, is left."""
+    taken = -1
+    while reader.is_alive() and taken != logs.taken:
+        taken = logs.taken
+        reader.join(READ_S)
 
 
 def _require(run: RunDirectory) -> None:

@@ -8,11 +8,12 @@ import shlex
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, DataError, JobError, SettingsError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory, whole_run
 from ipulaunch.configs.runs.last_records import Failed, read_failed, read_stopped
+from ipulaunch.launcher.supervise.blame import Blame, blamed_by_engine, blamed_by_records
 from ipulaunch.launcher.supervise.instance_logs import Unkept
 from ipulaunch.launcher.supervise.stall import Hang
 from ipulaunch.topology import Plan
@@ -59,20 +60,6 @@ class Verdict:
         return f" (preemption {self.preemptions} of {self.max_preemptions})"
 
 
-class Blame(NamedTuple):
-    """The instance that ended first, and how."""
-
-    instance: int
-    signal: int = 0
-    exit_code: int = 0
-
-    @property
-    def text(self) -> str:
-        if self.signal:
-            return f"was ended by signal {self.signal}"
-        return f"ended with exit code {self.exit_code}" + ("" if self.exit_code else " and without its done.json")
-
-
 @dataclass(frozen=True)
 class End:
     """What is known when the engine has ended: its exit code and last lines, and what the instances have recorded."""
@@ -103,6 +90,11 @@ class End:
             return None
         instance, record = min(found, key=lambda one: (one[1].time_ns, one[0]))
         return (instance, record) if self.ended_ns is None or record.time_ns < self.ended_ns else None
+
+    @functools.cached_property
+    def first_exit(self) -> Optional[Blame]:
+        """The program of a user that failed first."""
+        return None if self.ours else blamed_by_records(self.run, self.plan, self.ended_ns)
 
     @functools.cached_property
     def missing(self) -> List[int]:
@@ -157,7 +149,7 @@ def _stopped(end: End) -> Optional[Verdict]:
 
 
 def _done(end: End) -> Optional[Verdict]:
-    is_good = end.code == 0 and not end.missing and end.first_error is None
+    is_good = end.code == 0 and not end.missing and end.first_error is None and end.first_exit is None
     return Verdict(0, "done") if is_good and (end.ours or end.stopped_by is None) else None
 
 
@@ -196,7 +188,7 @@ def _failed_first(end: End) -> Optional[Verdict]:
 
 def _unrecorded(end: End) -> Optional[Verdict]:
     """The engine says that all is well, and the records do not."""
-    if end.code != 0:
+    if end.code != 0 or not end.missing:
         return None
     first = end.missing[0]
     count = f"{len(end.missing)} of {end.plan.instances} have none"
@@ -205,11 +197,11 @@ def _unrecorded(end: End) -> Optional[Verdict]:
 
 
 def _blamed_first(end: End) -> Optional[Verdict]:
-    """An instance that left no record, and that the engine names."""
+    """An instance that left no record of its own, and that another record or the engine names."""
     if end.is_direct:
         blame: Optional[Blame] = Blame(0, signal=max(0, -end.code), exit_code=max(0, end.code))
     else:
-        blame = _blamed("\n".join(end.engine_lines), end.plan, end.code)
+        blame = end.first_exit or blamed_by_engine("\n".join(end.engine_lines), end.plan, end.code)
     if blame is None:
         return None
     unkept = end.unkept_lines(blame.instance)
@@ -276,25 +268,6 @@ def _troubles(hosts: Mapping[str, str]) -> str:
 def _how_to_resume(run: RunDirectory) -> str:
     """The command that continues a run, from its start where it has no checkpoint; programs of users have none."""
     return f"ipulaunch resume {shlex.quote(str(whole_run(run.path)))}" if run.job.exists() else ""
-
-
-def _blamed(text: str, plan: Plan, code: int) -> Optional[Blame]:
-    """The instance that Open MPI says ended first; its number is that of the application context.
-
-    Of an only instance it says nothing, but ends as it did.
-    """
-    killed = re.search(r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal (\d+)", text)
-    exited = re.search(r"Process name: \[.*,(\d+)\]\s+Exit code: +(\d+)", text)
-    left = re.search(r"process rank (\d+) with PID \d+ on node \S+ exiting\s+improperly", text)
-    found = (
-        killed and Blame(int(killed[1]), signal=int(killed[2])),
-        exited and Blame(int(exited[1]), exit_code=int(exited[2])),
-        left and Blame(int(left[1])),
-    )
-    for blame in found:
-        if blame is not None and blame.instance < plan.instances:
-            return blame
-    return Blame(0, exit_code=code) if plan.instances == 1 and code > 0 and not text.strip() else None
 
 
 def _lost(text: str, plan: Plan) -> Optional[str]:

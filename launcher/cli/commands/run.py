@@ -40,7 +40,8 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
     options = launch_options_from(values)
     engine = choose_engine(options.engine, dry_run or as_json)
     refuse_silent_rehearsal(engine, options.engine, "--engine openmpi")
-    launch = launch_program(plan_program(options, engine, settings), program, options, engine)
+    solution = plan_program(options, engine, settings)
+    launch = launch_program(solution, program, options, engine)
     if dry_run or as_json:
         print_launch(launch, as_json, run_dir)
         return
@@ -51,8 +52,9 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
 
     if options.python is not None and engine.is_rehearsal:
         require_python(options.python)
-    if launch.solution.plan.is_on_this_host:
+    if solution.plan.is_on_this_host:
         require_program(program[0], options.env)
     with run_path("program", run_dir) as path:
+        launch = launch_program(solution, program, options, engine, path)
         code = run_launch(launch, path, make_display(verbose=False), is_made=run_dir is None)
     click.get_current_context().exit(code)

@@ -9,7 +9,7 @@ import termios
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set
 
 import pytest
 
@@ -397,15 +397,20 @@ ASKED = (
 ) + HOLD.replace("print('up', flush=True)\n", "")
 
 
+def _parents(pids: Iterable[int]) -> Set[int]:
+    return {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids}
+
+
 def test_term_to_the_real_engine_and_all_instances_leaves_the_instances_their_time(
     mpirun: str, start: Callable[..., Any], lifeline: Any
 ) -> None:
     """As a scheduler does that tracks the processes of a job by their cgroup."""
     process = start("", sys.executable, "-ISc", ASKED, mpirun=mpirun)
     instances = lifeline.wait_for(2)
-    engines = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in instances}
-    assert len(engines) == 1 and process.pid not in engines
-    for pid in [*engines, *instances]:
+    waiting = _parents(instances)  # what started the programs, and records how they end
+    engines = _parents(waiting)
+    assert (len(waiting), len(engines)) == (2, 1) and process.pid not in engines
+    for pid in [*engines, *waiting, *instances]:
         os.kill(pid, signal.SIGTERM)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from typing import Any, List
+from pathlib import Path
+from typing import Any, List, Tuple
 
 import pytest
 
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.last_records import read_exited
 from ipulaunch.topology.machines.hosts import discover
 
+PLACE_OF_1 = {
+    "NUM_TOTAL_REPLICAS": "4",
+    "NUM_LOCAL_REPLICAS": "2",
+    "REPLICA_INDEX_OFFSET": "2",
+    "LOCAL_INSTANCE_INDEX": "1",
+}
 SHOW = """
 import json, os
 from dataclasses import asdict
@@ -79,3 +89,36 @@ def test_what_keeps_a_program_from_starting_has_its_exit_code(
     command = [sys.executable, "-m", "ipulaunch.workers.bound", *program]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == code and done.stderr.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        pytest.param(["/bin/sh", "-c", "exit 3"], (3, 0), id="exit code"),
+        pytest.param(["/bin/sh", "-c", "exit 0"], (0, 0), id="good"),
+        pytest.param(["/bin/sh", "-c", "kill -SEGV $$"], (0, signal.SIGSEGV), id="signal"),
+        pytest.param(["/bin/sh", "-c", "kill -TERM 0; exit 5"], (0, signal.SIGTERM), id="signal to the group"),
+        pytest.param(["/bin/sh", "-c", "trap 'exit 5' TERM; kill -TERM 0; exit 6"], (5, 0), id="caught by the program"),
+        pytest.param(["/no/such/program"], (127, 0), id="does not start"),
+    ],
+)
+def test_how_a_program_ends_is_recorded_and_passed_on(
+    program: List[str], expected: Tuple[int, int], tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.instance(1).mkdir(parents=True)
+    place = {f"POPDIST_{name}": value for name, value in PLACE_OF_1.items()}
+    command = [sys.executable, "-m", "ipulaunch.workers.bound", "--run-dir", str(run.path), *program]
+    done = subprocess.run(
+        command, env={**os.environ, **place}, capture_output=True, timeout=1800, check=False, start_new_session=True
+    )
+    code, number = expected
+    assert done.returncode == (-number or code)
+    found = read_exited(run, 1)
+    assert found is not None and (found.exit_code, found.signal) == expected
+
+
+def test_a_record_that_finds_no_room_changes_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ipulaunch.workers.bound", "--run-dir", str(tmp_path / "none"), "/bin/sh", "-c"]
+    done = subprocess.run([*command, "echo said; exit 3"], stdout=subprocess.PIPE, timeout=1800, check=False)
+    assert (done.returncode, done.stdout) == (3, b"said\n")

@@ -4,17 +4,19 @@ import json
 import shlex
 import signal
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.last_records import Exited, path_of, to_text
 from ipulaunch.launcher.show.display import details
 from ipulaunch.launcher.supervise.instance_logs import Unkept
 from ipulaunch.launcher.supervise.stall import Hang
 from ipulaunch.launcher.supervise.verdict import End, Verdict, judge
 from ipulaunch.topology.planning.plan import Plan
 
+FIRST = "{} failed first: it {}"
 FULL = Unkept(None, "output could not be kept in /full: No space left")
 
 
@@ -196,6 +198,42 @@ def test_an_engine_that_says_nothing_leads_to_the_instances(run_directory: RunDi
     verdict = _judge(run_directory, plan, 9, ours=False)
     assert (verdict.exit_code, verdict.headline) == (7, "the engine ended with exit code 9")
     assert details(verdict) == (f"log: {run_directory.path}/instance-*/log.txt",)
+
+
+def _exited(run: RunDirectory, instance: int, time_ns: int, code: int, number: int = 0) -> None:
+    record = Exited(time_ns, code, number)
+    path_of(record, run, instance).write_text(to_text(record.to_json()), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("code", "ends", "expected"),
+    [
+        pytest.param(1, [(1, 0, 0), (2, 1, 0)], FIRST.format("right:1", "ended with exit code 1"), id="after another"),
+        pytest.param(1, [(2, 0, 15), (1, 3, 0)], FIRST.format("right:1", "ended with exit code 3"), id="ends another"),
+        pytest.param(9, [(1, 0, 9), (2, 1, 0)], FIRST.format("left:0", "was ended by signal 9"), id="both"),
+        pytest.param(0, [(1, 0, 0), (2, 1, 0)], FIRST.format("right:1", "ended with exit code 1"), id="engine content"),
+        pytest.param(1, [(1, 0, 0), (99, 1, 0)], "the engine ended with exit code 1", id="since we ended it"),
+        pytest.param(1, [(1, 0, 0), (2, 0, 0)], "the engine ended with exit code 1", id="none"),
+        pytest.param(0, [(1, 0, 0), (2, 0, 0)], "done", id="all well"),
+    ],
+)
+def test_the_program_that_failed_first_is_named_by_its_record(
+    code: int, ends: List[Tuple[int, int, int]], expected: str, run_directory: RunDirectory, plan: Plan
+) -> None:
+    """Open MPI does not name an instance that fails after another one has left."""
+    for instance, (time_ns, exit_code, number) in enumerate(ends):
+        run_directory.log(instance).write_text(f"words of {instance}\n")
+        _exited(run_directory, instance, time_ns, exit_code, number)
+    verdict = _judge(run_directory, plan, code, ours=False, ended_ns=50)
+    assert verdict.headline == expected
+    if verdict.instance is not None:
+        assert f"  | words of {verdict.instance}" in details(verdict)
+
+
+def test_records_of_programs_that_are_none_change_nothing(run_directory: RunDirectory, plan: Plan) -> None:
+    for instance, text in enumerate(["{", '{"exit_code": "1"}']):
+        run_directory.exited(instance).write_text(text)
+    assert _judge(run_directory, plan, 0, ours=False) == Verdict(0, "done")
 
 
 def test_an_engine_that_was_killed_leads_to_an_instance_that_was_not_done(

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, Callable, Tuple
 
 import pytest
 
 Run = Callable[..., Any]
+
+LEAVE_ONE_AFTER_THE_OTHER = """
+import os, pathlib, sys, time
+left, instance = pathlib.Path(sys.argv[1]), int(os.environ["POPDIST_REPLICA_INDEX_OFFSET"]) // 2
+if instance == 0:
+    left.write_text(str(os.getpid()))
+    sys.exit(0)
+for _ in range(30000):
+    if left.exists() and left.read_text() and not os.path.exists("/proc/" + left.read_text()):
+        break
+    time.sleep(0.02)
+raise RuntimeError("the very reason")
+"""
 
 
 @pytest.mark.parametrize(
@@ -27,3 +41,15 @@ def test_a_program_that_is_not_there_is_no_run(
     found, _, err = ipulaunch("run", "--pod", "4", "--engine", "openmpi", *words, "--", "my_program")
     assert (found, "there is no program my_program here" in err) == (code, code == 4)
     assert (tmp_path / "runs").exists() == (code == 0 and "--dry-run" not in more)
+
+
+def test_an_instance_that_fails_after_another_has_left_is_named(mpirun: str, ipulaunch: Run, tmp_path: Path) -> None:
+    """mpirun says nothing then."""
+    (tmp_path / "f.py").write_text(LEAVE_ONE_AFTER_THE_OTHER)
+    program = (sys.executable, "-IS", str(tmp_path / "f.py"), str(tmp_path / "left"))
+    words = ("--pod", "4", "--num-instances", "2", "--engine", "openmpi", "--run-dir", "mine")
+    words = (*words, "--allow-run-as-root")  # whoever runs the tests
+    code, _, err = ipulaunch("run", *words, "--", *program)
+    assert code == 7
+    assert "localhost:1 failed first: it ended with exit code 1" in err
+    assert "  | RuntimeError: the very reason" in err
