@@ -18,6 +18,9 @@ _COUNTS_AND_LOOKUPS = (
     r"(?i)(?<![a-z])((max|min|num|n|new|total)[-_]?tokens|(public|primary|foreign|sort|cache)[-_]key"
     r"|distribute-ssh-key)$"  # the last is an option of poprun, which says whether
 )
+# Each name of a secret has one of these in it, or at its end. Most names have none, and need no regular expression.
+_IN_SECRETS = ("secret", "token", "passw", "passphrase", "key", "cred", "cookie", "webhook", "auth")
+_ENDS_OF_SECRETS = ("_pwd", "-pwd", "_pat", "-pat")
 _NO_SECRETS = ("SSH_AUTH_SOCK", "XAUTHORITY")  # paths, which MPI's ssh and a display need
 _FOR_MPIRUN = ("PBS_JOBCOOKIE",)  # PBS knows jobs by it: an mpirun built for its task manager needs it to start
 _SHORTEST = 6  # characters: masking what is shorter would hide words that only look the same
@@ -27,8 +30,18 @@ MASK = "***"
 @functools.lru_cache(maxsize=1024)  # the same few names stand in a command once for each instance
 def is_secret(name: str) -> bool:
     """Whether a variable or option of this name holds a secret."""
+    return name not in _NO_SECRETS and _may_be_secret(name) and _is_said_to_be_secret(name)
+
+
+def _may_be_secret(name: str) -> bool:
+    lower = name.lower().rstrip("\n")
+    parts = any(part in lower for part in _IN_SECRETS)
+    return parts or lower.endswith(_ENDS_OF_SECRETS) or not name.isascii()  # \u017f is another small s, and so on
+
+
+def _is_said_to_be_secret(name: str) -> bool:
     ends_so = re.search(_SECRET_AT_THE_END, name) and not re.search(_COUNTS_AND_LOOKUPS, name)
-    return bool(re.search(_SECRET, name) or ends_so) and name not in _NO_SECRETS
+    return bool(re.search(_SECRET, name) or ends_so)
 
 
 def withheld(environ: Mapping[str, str], named: Collection[str]) -> List[str]:

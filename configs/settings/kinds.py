@@ -62,7 +62,9 @@ def _number(value: object) -> float:
 def _text(value: object) -> str:
     # Names become paths, lines of scripts and words on a terminal; what cannot be encoded cannot be written down, and
     # an empty path would be the current directory.
-    if not isinstance(value, str) or not value.strip() or re.search("[\\0-\x1f\x7f-\x9f\ud800-\udfff]", value):
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    if not value.isprintable() and re.search("[\\0-\x1f\x7f-\x9f\ud800-\udfff]", value):
         raise ValueError
     return value
 

@@ -10,7 +10,6 @@ from typing import (
     Any,
     ClassVar,
     Dict,
-    Iterator,
     List,
     Mapping,
     NamedTuple,
@@ -145,14 +144,21 @@ class Leaf(NamedTuple):
     about: About
 
 
-def leaves(cls: type, prefix: str = "") -> Iterator[Leaf]:
+def leaves(cls: type) -> Tuple[Leaf, ...]:
     """Every setting of a schema, in the order it is written down."""
+    return _leaves(cls)
+
+
+@functools.lru_cache(maxsize=None)  # a command asks for those of its workload again and again
+def _leaves(cls: type, prefix: str = "") -> Tuple[Leaf, ...]:
+    found: List[Leaf] = []
     for field in dataclasses.fields(cls):
         key = prefix + field.name
         if "section" in field.metadata:
-            yield from leaves(field.metadata["section"], key + ".")
+            found += _leaves(field.metadata["section"], key + ".")
         else:
-            yield Leaf(key, _kinds(cls)[field.name], field.default, field.metadata["about"])
+            found.append(Leaf(key, _kinds(cls)[field.name], field.default, field.metadata["about"]))
+    return tuple(found)
 
 
 @functools.lru_cache(maxsize=None)

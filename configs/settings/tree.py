@@ -62,7 +62,7 @@ def read_yaml(path: Path, *, shown_as: str = "") -> Tree:
 
 def parse_yaml(text: str, name: str) -> Tree:
     """The settings in a YAML text, with plain values only: no Python objects, aliases or repeated keys."""
-    if re.search("[\\0\ud800-\udfff]", text):
+    if "\0" in text or (not text.isascii() and re.search("[\ud800-\udfff]", text)):
         raise SettingsError(f"{name} is not text")
     try:
         node = _composed(text, name)

@@ -71,7 +71,8 @@ def open_mpi() -> Mpirun:
 
 def sdk_here(environ: Mapping[str, str]) -> Sdk:
     """The enabled SDK, by the name of its directory or by poprun's own word; the newest if neither says."""
-    match = re.search(r"poplar_sdk[^/]*?-(\d+)\.(\d+)\.\d+", environ.get("POPLAR_SDK_ENABLED", ""))
+    enabled = environ.get("POPLAR_SDK_ENABLED")
+    match = re.search(r"poplar_sdk[^/]*?-(\d+)\.(\d+)\.\d+", enabled) if enabled else None
     path = find_poprun()
     if not match and path:
         match = re.search(r"(\d+)\.(\d+)\.\d+", _output([path, "--version"]))

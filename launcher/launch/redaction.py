@@ -22,13 +22,17 @@ def redact(words: Sequence[str], values: Collection[str] = ()) -> List[str]:
 
     So are passwords in addresses, and these values wherever they stand.
     """
-    return [re.sub(_IN_ADDRESS, rf"\1{MASK}@", masked(word, values)) for word in _without_named(words)]
+    return [_without_password(masked(word, values)) for word in _without_named(words)]
 
 
 def redacted(command: Command, values: Collection[str]) -> Command:
     """A command as it may be shown or written down: its words and the values of its variables redacted."""
     env = {name: redact([f"{name}={value}"], values)[0].partition("=")[2] for name, value in command.env.items()}
     return Command(tuple(redact(command.argv, values)), env)
+
+
+def _without_password(word: str) -> str:
+    return re.sub(_IN_ADDRESS, rf"\1{MASK}@", word) if "://" in word else word
 
 
 def _without_named(words: Sequence[str]) -> List[str]:
@@ -38,7 +42,7 @@ def _without_named(words: Sequence[str]) -> List[str]:
         name, equals, _ = word.partition("=")
         if mask_next and not word.startswith("-"):
             shown.append(MASK)
-        elif equals and re.fullmatch(r"-{0,2}[\w.-]+", name) and is_secret(name):
+        elif equals and is_secret(name) and re.fullmatch(r"-{0,2}[\w.-]+", name):
             shown.append(f"{name}={MASK}")
         else:
             shown.append(_redact_inside(word))
@@ -49,7 +53,7 @@ def _without_named(words: Sequence[str]) -> List[str]:
 def _redact_inside(word: str) -> str:
     """A word that holds words itself: options for mpirun, or a program for a shell."""
     try:
-        words = shell_words(word) if re.search(r"\s", word) else [word]
+        words = shell_words(word) if any(map(str.isspace, word)) else [word]
     except ValueError:
         return MASK if is_secret(word) else word
     if len(words) < 2:

@@ -38,6 +38,8 @@ def split_points(network: Network) -> Tuple[str, ...]:
 
 def check_splits(network: Network, splits: Sequence[str]) -> None:
     """Refuse splits that do not divide the network into consecutive stages."""
+    if not splits:
+        return
     points, crossing = split_points(network), _crossing(network)
     legal = f"legal splits: {_folded(points)}"
     for name in splits:

@@ -61,7 +61,7 @@ def test_leaves_come_in_the_order_of_the_schema() -> None:
         ("data.side", int, True, None),
         ("rate", float, False, 0.5),
     ]
-    assert next(leaves(Example)).about.flag == "--n-train"
+    assert leaves(Example)[0].about.flag == "--n-train"
 
 
 @pytest.mark.parametrize(
