@@ -9,10 +9,10 @@ from typing import List
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
-from ipulaunch.configs.settings.paths import with_whole_paths
+from ipulaunch.configs.settings.schema import with_whole_paths
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import WORKLOADS, resolve
-from ipulaunch.topology.planning.pipelines import check_pipeline
+from ipulaunch.topology.planning.refusals import check_pipeline
 
 
 def read_arguments(argv: List[str]) -> argparse.Namespace:

@@ -11,9 +11,9 @@ from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.topology.planning import popdist
 from ipulaunch.topology.planning.batch import Batch
-from ipulaunch.topology.planning.ipu_refusals import ipus_needed
 from ipulaunch.topology.planning.plan import Plan, from_json
 from ipulaunch.topology.planning.popdist import Place
+from ipulaunch.topology.planning.refusals import ipus_needed
 from ipulaunch.workers.backends.ipu.environment import flags
 from ipulaunch.workers.lifecycle.binding import Binding, bind_as_planned, bind_share
 from ipulaunch.workers.lifecycle.threads import Threads, size_pools

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from fractions import Fraction
+from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -321,3 +322,21 @@ def _expected(kind: Kind, about: About) -> str:
     }
     found = [f"{text} {limit:,}" for text, limit in limits.items() if limit is not None]
     return " ".join([words, " and ".join(found)]) if found else words
+
+
+def whole_path(path: str) -> str:
+    """The absolute path; a path that is absolute already stays as it is written."""
+    return path if Path(path).is_absolute() else str(Path(path).absolute())
+
+
+def with_whole_paths(settings: S) -> S:
+    """The settings, with all of their paths absolute."""
+    for key, path in relative_paths(settings).items():
+        settings = with_value(settings, key, whole_path(path))
+    return settings
+
+
+def relative_paths(settings: object) -> Dict[str, str]:
+    """The paths that depend on the current directory, by their keys."""
+    paths = {leaf.key: value_of(settings, leaf.key) for leaf in leaves(type(settings)) if leaf.about.is_path}
+    return {key: path for key, path in paths.items() if path is not None and not Path(path).is_absolute()}

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 import click
 
 from ipulaunch.configs.errors import UsageError
-from ipulaunch.configs.settings.paths import whole_path
+from ipulaunch.configs.settings.schema import whole_path
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, parse_sdk
 from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_class

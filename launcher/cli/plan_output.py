@@ -9,9 +9,8 @@ import click
 from ipulaunch.launcher.cli.launch_output import solution_data
 from ipulaunch.launcher.launch.planning import PROGRAM
 from ipulaunch.launcher.show.messages import messages_data, show_messages
-from ipulaunch.launcher.show.picture import draw_plan, table
+from ipulaunch.launcher.show.picture import draw_plan, draw_poprun_table, poprun_table_width, table
 from ipulaunch.topology.planning.solver import Solution
-from ipulaunch.topology.planning.table import columns, draw
 
 _OF_BATCHES = ("micro_batch_size", "accumulation", "global_batch_size")
 _WIDEST_TABLE = 200  # columns; PopRun's table of more replicas is longer than any terminal
@@ -35,6 +34,6 @@ def print_plan(solution: Solution, explain: bool, as_json: bool) -> None:
             click.echo("instances not taken:")
             click.echo(table([(f"  {r.instances}", r.why) for r in solution.rejected]) + "\n")
     click.echo(draw_plan(plan))
-    if columns(plan) <= _WIDEST_TABLE:
-        click.echo("\n" + draw(plan))
+    if poprun_table_width(plan) <= _WIDEST_TABLE:
+        click.echo("\n" + draw_poprun_table(plan))
     show_messages(solution.messages)

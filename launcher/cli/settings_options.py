@@ -8,9 +8,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import click
 
 from ipulaunch.configs.errors import SettingsError, UsageError
-from ipulaunch.configs.settings.paths import relative_paths, with_whole_paths
 from ipulaunch.configs.settings.published_options import MAPPINGS, holds_several, settings_in
-from ipulaunch.configs.settings.schema import leaves
+from ipulaunch.configs.settings.schema import leaves, relative_paths, with_whole_paths
 from ipulaunch.configs.settings.tree import Tree, assign, assignment, flat, merge
 from ipulaunch.configs.settings.workloads import WORKLOADS, Resolved, over, presets, resolve, schema_of
 from ipulaunch.launcher.cli.options import PATH, SEEN_FROM_HERE, WHOLE_PATH, Decorator, decorate

@@ -14,7 +14,7 @@ from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, POPRUN, WARNING, 
 from ipulaunch.launcher.doctor.diagnosis import Diagnosis
 from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.topology.machines import cpulist, hosts
-from ipulaunch.topology.machines.cgroups import tightest
+from ipulaunch.topology.machines.hosts import tightest_limit
 
 GROUP = "this machine"
 _MIB, _GIB = 1 << 20, 1 << 30
@@ -70,7 +70,7 @@ def check_memory(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
 
 def _free(diagnosis: Diagnosis, environment: Environment) -> Check:
     match = re.search(r"^MemAvailable:\s*(\d+) kB", environment.read("proc/meminfo"), re.MULTILINE)
-    limit = tightest("memory", "memory.max", "memory.limit_in_bytes", environment.root)
+    limit = tightest_limit("memory", "memory.max", "memory.limit_in_bytes", environment.root)
     free = int(match.group(1)) * 1024 if match else None
     known = [size for size in (free, limit) if size is not None]
     if not known:
@@ -138,7 +138,7 @@ def _open_files(diagnosis: Diagnosis, text: str) -> Check:
 
 def _processes(diagnosis: Diagnosis, text: str, environment: Environment) -> Check:
     shell, _ = _limit(text, "Max processes")
-    group = tightest("pids", "pids.max", "pids.max", environment.root)
+    group = tightest_limit("pids", "pids.max", "pids.max", environment.root)
     known = [limit for limit in (shell, group) if limit is not None]
     least = min(known) if known else None
     need = diagnosis.instances * (_THREADS_EACH + _THREADS_PER_CORE * diagnosis.cores)

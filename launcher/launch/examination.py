@@ -12,7 +12,7 @@ from ipulaunch.configs.text import counted
 from ipulaunch.launcher.launch.pipeline_checks import check_replicas, check_validation, pipeline_facts, refused_by_ipus
 from ipulaunch.launcher.launch.unused_settings import ipu_only_settings, unused_settings
 from ipulaunch.topology import Plan
-from ipulaunch.topology.planning import ipu_refusals
+from ipulaunch.topology.planning import refusals
 from ipulaunch.topology.planning.host_events import HostEvents, events_of
 from ipulaunch.topology.planning.solver import Fact
 
@@ -27,7 +27,7 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], L
     if settings.pipeline.splits and "pipeline.validation_model" in resolved.given:
         check_validation(settings)
     if backend == "ipu":
-        ipu_refusals.refuse(settings, plan.batch, plan.ipus_per_replica)
+        refusals.refuse_on_ipus(settings, plan.batch, plan.ipus_per_replica)
     facts, pipeline_warnings, notes = pipeline_facts(settings, plan)
     if backend == "cpu":
         pipeline_warnings = refused_by_ipus(settings, plan) or pipeline_warnings

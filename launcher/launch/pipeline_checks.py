@@ -10,7 +10,7 @@ from ipulaunch.configs.text import counted
 from ipulaunch.topology import Plan
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.splits import balance, efficiency, stage_costs
-from ipulaunch.topology.planning import ipu_refusals
+from ipulaunch.topology.planning import refusals
 from ipulaunch.topology.planning.solver import Fact
 
 
@@ -67,7 +67,7 @@ def pipeline_facts(settings: WorkloadSettings, plan: Plan) -> Tuple[List[Fact], 
 def refused_by_ipus(settings: WorkloadSettings, plan: Plan) -> List[str]:
     """What a rehearsal runs and IPUs would not."""
     try:
-        ipu_refusals.refuse_schedule(settings, plan.batch.accumulation)
+        refusals.refuse_schedule(settings, plan.batch.accumulation)
     except SettingsError as error:
         return [f"IPUs refuse this training: {error.message}; {error.hint}"]
     return []

@@ -13,8 +13,7 @@ from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.examination import examine
 from ipulaunch.launcher.launch.machines import UnnamedHosts, require_names
 from ipulaunch.launcher.launch.planning import plan_for
-from ipulaunch.topology.planning.pipelines import check_pipeline
-from ipulaunch.topology.planning.sdk_refusals import refuse_before
+from ipulaunch.topology.planning.refusals import check_pipeline, refuse_before_sdk
 from ipulaunch.topology.planning.solver import Solution
 
 
@@ -25,7 +24,7 @@ def plan_workload(
     settings, origins = resolved.settings, dict(resolved.origins)
     check_pipeline(settings)
     if engine.backend == "ipu":
-        refuse_before(settings, lambda: options.sdk or discovery.sdk_here(os.environ))
+        refuse_before_sdk(settings, lambda: options.sdk or discovery.sdk_here(os.environ))
     if settings.launch.ipus_per_replica is None and settings.pipeline.splits:
         origins["launch.ipus_per_replica"] = origins["pipeline.splits"]
     launch = dataclasses.replace(settings.launch, ipus_per_replica=settings.ipus_per_replica)

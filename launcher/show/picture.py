@@ -1,4 +1,4 @@
-"""Plans as text: aligned tables, and the picture of hosts, NUMA nodes, instances, replicas and IPUs."""
+"""Plans as text: aligned tables, the picture of hosts, instances, replicas and IPUs, and PopRun's own table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ipulaunch.topology import Placement, Plan
 
 _MOST_HOSTS = 4  # shown one by one; a plan gives all the same number of instances
 _MOST_INSTANCES = 16  # of one host
+_LABEL_WIDTH = 11  # in PopRun's table
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -67,3 +68,53 @@ def _named(word: str, first: int, last: int) -> str:
 
 def _span(nodes: Tuple[int, ...]) -> str:
     return str(nodes[0]) if len(nodes) == 1 else f"{nodes[0]}-{nodes[-1]}"
+
+
+def poprun_table_width(plan: Plan) -> int:
+    """The width of the table."""
+    return _LABEL_WIDTH + plan.replicas * (_cell(plan) + 1) + 2
+
+
+def draw_poprun_table(plan: Plan) -> str:
+    """The table `poprun --print-topology=yes` prints for this plan."""
+    cell = _cell(plan)
+    width = plan.replicas * (cell + 1) - 1
+    full = _LABEL_WIDTH + 1 + width
+    rows = [
+        _poprun_row("hosts", _poprun_names(plan.hosts, _poprun_span(width, len(plan.hosts)))),
+        _poprun_row("ILDs", _centred([str(i) for i in range(plan.ilds)], _poprun_span(width, plan.ilds))),
+        _poprun_row(
+            "instances", _centred([str(i) for i in range(plan.instances)], _poprun_span(width, plan.instances))
+        ),
+        _poprun_row("replicas", [f" {index:<{cell - 2}} " for index in range(plan.replicas)]),
+    ]
+    rule = f"|{'-' * _LABEL_WIDTH}|{'-' * width}|"
+    lines = [" " + "=" * full, f"|{_centre('poprun topology', full)}|", f"|{'=' * full}|"]
+    return "\n".join([*lines, f"\n{rule}\n".join(rows), " " + "-" * full])
+
+
+def _cell(plan: Plan) -> int:
+    return len(str(plan.replicas - 1)) + 2
+
+
+def _poprun_span(width: int, parts: int) -> int:
+    return (width + 1) // parts - 1
+
+
+def _poprun_row(label: str, cells: Sequence[str]) -> str:
+    return f"| {label:<9} |{'|'.join(cells)}|"
+
+
+def _poprun_names(hosts: Sequence[str], span: int) -> List[str]:
+    names = [host if len(host) <= span else f"[{index}]" for index, host in enumerate(hosts)]
+    return _centred(names, span)
+
+
+def _centred(texts: Sequence[str], span: int) -> List[str]:
+    return [_centre(text, span) for text in texts]
+
+
+def _centre(text: str, span: int) -> str:
+    """Centred; an odd blank goes to the right, unlike with str.center()."""
+    left = (span - len(text)) // 2
+    return " " * left + text + " " * (span - len(text) - left)

@@ -10,8 +10,7 @@ from typing import List, NamedTuple, Optional, Set, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.pods import HostEntry
-from ipulaunch.topology.machines import cgroups, cpulist, hostlist
-from ipulaunch.topology.machines.cgroups import kernel_text
+from ipulaunch.topology.machines import cpulist, hostlist
 
 Core = Tuple[int, ...]  # the hardware threads of one physical core
 
@@ -112,7 +111,7 @@ def _cores(cpus: List[int], root: Path) -> Tuple[Core, ...]:
 
 def _quota(root: Path) -> Optional[float]:
     """How many CPUs the cgroups' time quotas allow: the tightest limit from our group up to the root."""
-    found = [limit for limit in map(_limit, cgroups.places("cpu", root)) if limit]
+    found = [limit for limit in map(_limit, cgroup_places("cpu", root)) if limit]
     return min(found) if found else None
 
 
@@ -134,3 +133,35 @@ def _within_quota(nodes: List[NumaNode], quota: Optional[float]) -> Tuple[NumaNo
         largest = max(keep, key=lambda index: (len(keep[index]), index))
         keep[largest].pop()
     return tuple(NumaNode(index, tuple(cores)) for index, cores in keep.items() if cores)
+
+
+def cgroup_places(controller: str, root: Path) -> List[Path]:
+    """The directories of our group and of its parents that hold a controller's limits."""
+    found: List[Path] = []
+    for line in (kernel_text(root / "proc/self/cgroup") or "").splitlines():
+        parts = line.split(":", 2)
+        if len(parts) != 3 or (parts[1] and controller not in parts[1].split(",")):
+            continue
+        mount = root / "sys/fs/cgroup"
+        base = mount / controller if parts[1] else mount  # version 1 has a tree for each controller
+        directory = base / parts[2].strip("/")
+        # Inside a container the path is the host's; what is mounted here is our own group.
+        found += [place for place in [directory, *directory.parents] if place == base or base in place.parents]
+    return found
+
+
+def tightest_limit(controller: str, name: str, old_name: str, root: Path) -> Optional[int]:
+    """The smallest number in a file of these groups; old_name is the file's in version 1."""
+    said = [
+        kernel_text(place / name) or kernel_text(place / old_name) or "" for place in cgroup_places(controller, root)
+    ]
+    limits = [int(number) for number in said if number.isdecimal()]  # "max" means no limit
+    return min(limits) if limits else None
+
+
+def kernel_text(path: Path) -> Optional[str]:
+    """The text of a kernel file; None if there is no such file."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None

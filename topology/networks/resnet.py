@@ -1,4 +1,4 @@
-"""The residual networks for ImageNet as Graphcore published them, with the layer names that Keras gives them."""
+"""The residual networks as Graphcore published them, for ImageNet with the layer names of Keras, and for CIFAR."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from ipulaunch.topology.networks.images import conv, norm, pixels
 from ipulaunch.topology.networks.network import Network
 
 BLOCKS: Dict[str, Tuple[int, ...]] = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
+_CIFAR_CHANNELS = (16, 32, 64)
+# Blocks in each stack: 6 n + 2 layers have weights.
+CIFAR_BLOCKS = {f"cifar_resnet{6 * blocks + 2}": blocks for blocks in (1, 3, 5, 7, 9)}
 
 
 def resnet(settings: ImageSettings) -> Network:
@@ -62,3 +65,32 @@ def _conv(
 ) -> str:  # fmt: skip
     """A convolution and its norm."""
     return norm(net, prefix, conv(net, f"{prefix}_conv", x, channels, kernel, strides), channels, model, gamma)
+
+
+def cifar_resnet(settings: ImageSettings) -> Network:
+    """A convolution, three stacks of basic blocks, an average and a dense layer, for any size of image."""
+    model, net = settings.model, Builder()
+    x = _cifar_layer(net, "conv1", pixels(net, settings), _CIFAR_CHANNELS[0], model)
+    x = net.activation("conv1_relu", x, "relu")
+    for stack, channels in enumerate(_CIFAR_CHANNELS, start=2):
+        for number in range(1, CIFAR_BLOCKS[model.name] + 1):
+            x = _cifar_block(net, f"conv{stack}_block{number}", x, channels, model, halves=number == 1 and stack > 2)
+    x = net.global_average_pool("avg_pool", x)
+    net.dense("fc_layer", x, settings.data.classes)
+    return net.network(model.name)
+
+
+def _cifar_block(net: Builder, name: str, x: str, channels: int, model: ImageModel, halves: bool) -> str:
+    """Two convolutions of 3 x 3; the shortcut has no weights, even where the image halves and the channels double."""
+    shortcut = net.downsample(f"{name}_shortcut", x) if halves else x
+    x = _cifar_layer(net, f"{name}_layer1", x, channels, model, halves)
+    x = net.activation(f"{name}_layer1_relu", x, "relu")
+    x = _cifar_layer(net, f"{name}_layer2", x, channels, model)
+    x = net.add(f"{name}_add", shortcut, x)
+    return net.activation(f"{name}_post_addition_relu", x, "relu")
+
+
+def _cifar_layer(net: Builder, prefix: str, x: str, channels: int, model: ImageModel, halves: bool = False) -> str:
+    """A convolution and its norm; the name of one that halves the image says so."""
+    x = conv(net, f"{prefix}_conv_ds" if halves else f"{prefix}_conv", x, channels, 3, strides=2 if halves else 1)
+    return norm(net, prefix, x, channels, model)

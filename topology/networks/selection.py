@@ -18,10 +18,10 @@ _MAKERS: Dict[str, Tuple[str, str]] = {
     "cosmoflow": ("cosmoflow", "cosmoflow"),
     "cosmoflow_v1": ("cosmoflow", "cosmoflow_v1"),
     **dict.fromkeys(("resnet18", "resnet34", "resnet50"), ("resnet", "resnet")),
-    **dict.fromkeys((f"cifar_resnet{depth}" for depth in (8, 20, 32, 44, 56)), ("cifar_resnet", "cifar_resnet")),
-    "cifar_cnn": ("cifar_cnn", "cifar_cnn"),
-    "mnist_cnn": ("mnist_cnn", "mnist_cnn"),
-    **dict.fromkeys(("toy_model", "toy_model_bn"), ("toy_model", "toy_model")),
+    **dict.fromkeys((f"cifar_resnet{depth}" for depth in (8, 20, 32, 44, 56)), ("resnet", "cifar_resnet")),
+    "cifar_cnn": ("small_networks", "cifar_cnn"),
+    "mnist_cnn": ("small_networks", "mnist_cnn"),
+    **dict.fromkeys(("toy_model", "toy_model_bn"), ("small_networks", "toy_model")),
 }
 
 _ASIDE = ("dtype", "gamma", "initializer", "momentum", "rate")  # how inputs arrive, and what only training knows

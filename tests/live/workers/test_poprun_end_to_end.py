@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List, Sequence
 import numpy as np
 import pytest
 
+from ipulaunch.launcher.show import picture
 from ipulaunch.topology.machines import hostlist
-from ipulaunch.topology.planning import table
 from ipulaunch.topology.planning.batch import Batch
 from ipulaunch.topology.planning.plan import Placement, Plan
 
@@ -250,7 +250,7 @@ def test_an_instance_finds_its_place_in_the_environment(start: Run, sdk_environm
     placements = tuple(Placement(i, "localhost", i, (0,), 1, str(i), 2 * i) for i in range(2))
     plan = Plan("program", "pod4", 4, 1, 1, Batch(1, 4, 1), placements, False)
     lines = done.stdout.splitlines()
-    assert "\n".join(line for line in lines if not line.startswith("[")) == table.draw(plan)
+    assert "\n".join(line for line in lines if not line.startswith("[")) == picture.draw_poprun_table(plan)
     for instance in range(2):
         (line,) = [line for line in lines if line.startswith(f"[1,{instance}]<stdout>:")]
         found = json.loads(line.partition(">:")[2])

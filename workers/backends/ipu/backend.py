@@ -9,7 +9,7 @@ from typing import Any, ContextManager, Dict, Sequence
 import tensorflow as tf
 
 from ipulaunch.topology.planning.host_events import HostEvents
-from ipulaunch.topology.planning.ipu_refusals import ipus_needed, refuse
+from ipulaunch.topology.planning.refusals import ipus_needed, refuse_on_ipus
 from ipulaunch.workers.backends.interface import Backend, Estimators, Feed, Progress
 from ipulaunch.workers.backends.ipu.device import IpuDevice
 from ipulaunch.workers.backends.ipu.environment import engine_options, flags
@@ -32,7 +32,7 @@ class IpuBackend(Backend[IpuTraining]):
         self.sdk = load_sdk()
         # A process that poprun did not start takes the IPUs that its model needs.
         is_placed = self.sdk.popdist.isPopdistEnvSet()
-        refuse(settings, self.batch, plan.ipus_per_replica if is_placed else ipus_needed(settings.pipeline))
+        refuse_on_ipus(settings, self.batch, plan.ipus_per_replica if is_placed else ipus_needed(settings.pipeline))
         self.device = IpuDevice(self.sdk, settings, plan, self.index, is_placed=is_placed)
 
     def report_to(self, directory: Path) -> None:

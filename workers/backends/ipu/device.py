@@ -8,8 +8,8 @@ from typing import Any, Dict, Iterator
 from ipulaunch.configs.settings.device import Device
 from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.planning.ipu_refusals import ipus_needed
 from ipulaunch.topology.planning.plan import Plan
+from ipulaunch.topology.planning.refusals import ipus_needed
 from ipulaunch.workers.backends.ipu.sdk import Sdk
 from ipulaunch.workers.backends.ipu.statistics import learnt_statistics
 

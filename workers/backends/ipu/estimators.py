@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.settings.estimators import PIPELINED
 from ipulaunch.topology.networks import network_of
-from ipulaunch.topology.planning.ipu_refusals import ipus_needed
+from ipulaunch.topology.planning.refusals import ipus_needed
 from ipulaunch.workers.backends.interface import Backend, Estimators
 from ipulaunch.workers.backends.ipu.device import IpuDevice
 from ipulaunch.workers.backends.ipu.feeds import as_fed, joined

@@ -11,7 +11,7 @@ from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.splits import stage_ends
-from ipulaunch.topology.planning.sdk_refusals import METRIC_REDUCTION
+from ipulaunch.topology.planning.refusals import METRIC_REDUCTION
 from ipulaunch.workers.backends.ipu.device import stage_proportions
 from ipulaunch.workers.backends.ipu.feeds import fed_as, joined
 from ipulaunch.workers.backends.ipu.sdk import Sdk

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.text import ENABLE_SDK
-from ipulaunch.topology.planning.sdk_refusals import AUTOMATIC_SCALING
+from ipulaunch.topology.planning.refusals import AUTOMATIC_SCALING
 
 
 class Sdk(NamedTuple):

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ipulaunch.configs.settings.paths import relative_paths, whole_path, with_whole_paths
-from ipulaunch.configs.settings.schema import leaves, value_of
+from ipulaunch.configs.settings.schema import leaves, relative_paths, value_of, whole_path, with_whole_paths
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import WORKLOADS, resolve, schema_of
 

@@ -5,7 +5,7 @@ from typing import Dict, Optional
 
 import pytest
 
-from ipulaunch.topology.machines.cgroups import tightest
+from ipulaunch.topology.machines.hosts import tightest_limit
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_tightest(cgroup: str, files: Dict[str, str], limit: Optional[int], tmp_
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text + "\n", encoding="utf-8")
-    assert tightest("memory", "memory.max", "memory.limit_in_bytes", tmp_path) == limit
+    assert tightest_limit("memory", "memory.max", "memory.limit_in_bytes", tmp_path) == limit
 
 
 def test_machine_without_cgroups(tmp_path: Path) -> None:
-    assert tightest("memory", "memory.max", "memory.limit_in_bytes", tmp_path) is None
+    assert tightest_limit("memory", "memory.max", "memory.limit_in_bytes", tmp_path) is None

@@ -18,7 +18,7 @@ from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.planning.host_events import HostEvents
-from ipulaunch.topology.planning.ipu_refusals import refuse_automatic_scaling
+from ipulaunch.topology.planning.refusals import refuse_automatic_scaling
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.backends.ipu.sdk import load_als

@@ -1,13 +1,19 @@
-"""Settings that IPUs, or the SDK, cannot fulfil."""
+"""Settings that the network, IPUs, or the SDK cannot fulfil."""
 
 from __future__ import annotations
 
-from ipulaunch.configs.errors import SettingsError
+from typing import Callable, NamedTuple, Tuple
+
+from ipulaunch.configs.errors import PlanError, SettingsError
 from ipulaunch.configs.settings.estimators import KERAS
+from ipulaunch.configs.settings.schema import value_of
 from ipulaunch.configs.settings.sections import Pipeline
 from ipulaunch.configs.settings.workload import WorkloadSettings
-from ipulaunch.configs.text import counted
+from ipulaunch.configs.text import counted, either
+from ipulaunch.topology.networks import network_of
+from ipulaunch.topology.networks.splits import check_splits
 from ipulaunch.topology.planning.batch import Batch
+from ipulaunch.topology.planning.rules import IPUS_PER_REPLICA
 
 # Of a Mk2. The SDK's compiler aborts if none is left to compute on.
 _TILES_PER_IPU = 1472
@@ -16,12 +22,24 @@ _MOST_PREFETCHED = 255
 _LARGEST_FIRST = 8192
 
 
+def check_pipeline(settings: WorkloadSettings) -> None:
+    """Refuse pipeline stages that the network or the IPUs do not have."""
+    pipeline = settings.pipeline
+    check_splits(network_of(settings), pipeline.splits)
+    if pipeline.splits and pipeline.ipus not in IPUS_PER_REPLICA:
+        stages = counted(pipeline.stages, "pipeline stage")
+        raise PlanError(
+            f"{stages} on {pipeline.ipus} IPUs: a replica has {either(IPUS_PER_REPLICA)} (R6)",
+            hint="give other --pipeline-splits, or put several stages on an IPU with --device-mapping",
+        )
+
+
 def ipus_needed(pipeline: Pipeline) -> int:
     """The IPUs of one replica: the SDK rounds them up to a power of two."""
     return 1 << (pipeline.ipus - 1).bit_length()
 
 
-def refuse(settings: WorkloadSettings, batch: Batch, given_ipus: int) -> None:
+def refuse_on_ipus(settings: WorkloadSettings, batch: Batch, given_ipus: int) -> None:
     """Raise for the first setting that cannot be fulfilled with this many IPUs per replica."""
     pipeline = settings.pipeline
     if given_ipus != ipus_needed(pipeline):
@@ -156,3 +174,44 @@ def _refuse_device(settings: WorkloadSettings, batch: Batch) -> None:
                 f"device.fused_preprocessing takes images of 3 colours, and these have {data.channels}",
                 hint="leave device.fused_preprocessing out",
             )
+
+
+_Sdk = Tuple[int, int]
+
+
+class Feature(NamedTuple):
+    """Something of the SDK's Keras that a setting needs."""
+
+    setting: str
+    first: _Sdk  # the first that has it
+    why: str
+    hint: str
+
+    def missing(self, where: str = "") -> SettingsError:
+        """The error of a planner that knows the SDK's version, or of a worker that did not find the feature."""
+        return SettingsError(f"{self.why}{where}", hint=f"{self.hint}, or enable a later SDK")
+
+
+AUTOMATIC_SCALING = Feature(
+    "optimizer.auto_loss_scaling",
+    (3, 0),
+    "automatic loss scaling on IPUs needs SDK 3.0 or later: the optimizer that SDK 2.6 has for it is marked there as"
+    " not to be used",
+    "use a fixed --loss-scaling, for example 128",
+)
+METRIC_REDUCTION = Feature(
+    "device.accelerator_side_reduction",
+    (3, 1),
+    "--accelerator-side-reduction needs an option of Keras that SDKs before 3.1 do not have",
+    "leave it out, as losses and metrics are those of all replicas without it as well",
+)
+
+
+def refuse_before_sdk(settings: WorkloadSettings, sdk: Callable[[], _Sdk]) -> None:
+    """Raise for the first setting that the SDK is too old for; looks up its version only if that matters."""
+    for feature in (AUTOMATIC_SCALING, METRIC_REDUCTION):
+        if settings.api != KERAS or not value_of(settings, feature.setting):
+            continue
+        major, minor = sdk()
+        if (major, minor) < feature.first:
+            raise feature.missing(f" (this is SDK {major}.{minor})")

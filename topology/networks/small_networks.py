@@ -1,0 +1,59 @@
+"""The small convolution networks: for CIFAR-10 and MNIST, and the published application's, to try a system with."""
+
+from __future__ import annotations
+
+from ipulaunch.configs.settings.images import ImageSettings
+from ipulaunch.topology.networks.builder import Builder
+from ipulaunch.topology.networks.images import norm, pixels
+from ipulaunch.topology.networks.network import Network
+
+
+def cifar_cnn(settings: ImageSettings) -> Network:
+    """What Keras trained on CIFAR-10: two blocks of two convolutions, of 32 and 64 channels, and two dense layers."""
+    net, given = Builder(), settings.model.dropout
+    light, heavy = (0.25, 0.5) if given is None else (given, given)
+    x = pixels(net, settings)
+    for block, channels in enumerate((32, 64), start=1):
+        for number, padding in ((2 * block - 1, "same"), (2 * block, "valid")):
+            x = net.conv(f"conv{number}", x, channels, 3, padding=padding)
+            x = net.activation(f"conv{number}_relu", x, "relu")
+        x = net.pool(f"pool{block}", x, "max", 2)
+        x = net.dropout(f"pool{block}_dropout", x, light)
+    x = net.flatten("flatten", x)
+    x = net.dense("fc1", x, 512)
+    x = net.activation("fc1_relu", x, "relu")
+    x = net.dropout("fc1_dropout", x, heavy)
+    net.dense("predictions", x, settings.data.classes)
+    return net.network("cifar_cnn")
+
+
+def mnist_cnn(settings: ImageSettings) -> Network:
+    """Two convolutions, each with a pool, and two dense layers."""
+    net, given = Builder(), settings.model.dropout
+    light, heavy = (0.25, 0.5) if given is None else (given, given)
+    x = pixels(net, settings)
+    for block, channels in enumerate((32, 64), start=1):
+        x = net.conv(f"conv{block}", x, channels, 3, padding="valid")
+        x = net.activation(f"conv{block}_relu", x, "relu")
+        x = net.pool(f"pool{block}", x, "max", 2)
+    x = net.flatten("flatten", x)
+    x = net.dropout("flatten_dropout", x, light)
+    x = net.dense("fc1", x, 128)
+    x = net.activation("fc1_relu", x, "relu")
+    x = net.dropout("fc1_dropout", x, heavy)
+    net.dense("predictions", x, settings.data.classes)
+    return net.network("mnist_cnn")
+
+
+def toy_model(settings: ImageSettings) -> Network:
+    """Two convolutions, each with a wide pool, and a dense layer; `toy_model_bn` normalises behind each pool."""
+    net, model = Builder(), settings.model
+    x = pixels(net, settings)
+    for number, (channels, kernel) in enumerate(((4, 3), (8, 1))):
+        x = net.conv(f"conv2d_{number}", x, channels, kernel, padding="valid")
+        x = net.activation(f"conv2d_{number}_relu", x, "relu")
+        x = net.pool("max_pooling2d_1" if number else "max_pooling2d", x, "max", 5)
+        x = norm(net, f"toy_{number}", x, channels, model) if model.name == "toy_model_bn" else x
+    x = net.flatten("flatten", x)
+    net.dense("predictions", x, settings.data.classes)
+    return net.network(model.name)
