@@ -53,7 +53,7 @@ def train(instance: Instance, trainer: Trainer, source: Source, history: Optiona
     if begun.checkpoint:
         instance.records.event(Resumed(begun.checkpoint, begun.update))
     if history is not None:
-        history.begin(begun.metrics, begun.update)
+        history.begin(begun.metrics, begun.update, begun.again)
     _announce(instance, source, trainer.events, begun.update)
     trainer.fit(source, progress, begun.update)
     return _summarise(instance, progress, trainer.newest)

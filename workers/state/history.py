@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple
 
 import tensorflow as tf
 
@@ -30,9 +30,12 @@ class History:
         self.rows: List[Dict[str, Any]] = []
         self.writer: Any = None  # until the history begins
 
-    def begin(self, earlier: Optional[Path] = None, update: int = 0) -> None:
-        """Start with the rows of the training that is continued, up to an update; all else in the run is forgotten."""
-        self.rows = _training_rows(earlier, update) if earlier else []
+    def begin(self, earlier: Optional[Path] = None, update: int = 0, again: Collection[str] = ()) -> None:
+        """Start with the rows of the training that is continued, up to an update; all else in the run is forgotten.
+
+        `again` are the checkpoints that will be validated again: their rows will come then.
+        """
+        self.rows = _rows_until(earlier, update, again) if earlier else []
         write_whole(self.run.metrics, "".join(json.dumps(row) + "\n" for row in self.rows))
         for path in self.run.tensorboard.glob("events.out.tfevents.*"):  # TensorBoard shows all that lie there
             path.unlink()
@@ -74,17 +77,19 @@ class History:
         write_whole(self.run.history, text.getvalue())
 
 
-def _training_rows(path: Path, last_update: int) -> List[Dict[str, Any]]:
-    """The rows of training up to an update; what cannot be read is missing in the curve, no more.
-
-    Checkpoints are validated again, those of another run are not ours.
-    """
+def _rows_until(path: Path, last_update: int, without: Collection[str]) -> List[Dict[str, Any]]:
+    """The rows up to an update, without those of some checkpoints; what cannot be read is missing in the curve."""
     rows: List[Dict[str, Any]] = []
     with contextlib.suppress(OSError):
         for line in read_text(path, _MOST).splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # half a line of a full disk
                 row = parse_json(line)
-                are_numbers = all(type(value) in (int, float) for value in row.values())
-                if are_numbers and type(row["update"]) is int and 0 < row["update"] <= last_update:
+                is_ours = 0 < row["update"] <= last_update and row.get("checkpoint") not in without
+                if type(row["update"]) is int and is_ours and all(map(_is_value, row.items())):
                     rows.append(row)
     return rows
+
+
+def _is_value(item: Tuple[str, object]) -> bool:
+    name, value = item
+    return type(value) is str if name == "checkpoint" else type(value) in (int, float)

@@ -58,7 +58,11 @@ class EstimatorTrainer(Trainer):
                 )
             progress.continue_from(newest.path, newest.update, known)
         metrics = self.directory.metrics_of(known)
-        return Begun(newest.update, metrics, newest.path) if newest else Begun(0, metrics)
+        if newest is None:
+            return Begun(0, metrics)
+        is_last = newest.update == events.total_updates  # a training validates its newest checkpoint alone
+        again = (Path(newest.path).name,) if is_last and instance.settings.training.validation else ()
+        return Begun(newest.update, metrics, newest.path, again)
 
     def fit(self, source: Source, progress: Progress, start: int) -> None:
         if start == self.events.total_updates:

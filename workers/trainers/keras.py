@@ -52,7 +52,8 @@ class KerasTrainer(Trainer):
         if checkpoint.update == self.events.total_updates and not keeper.resumes_itself:
             message = f"all {checkpoint.update} updates of this training were made before: --num-epochs makes it longer"
             self.instance.warn(message)
-        return Begun(checkpoint.update, metrics_of(self.instance, checkpoint), str(checkpoint.path))
+        again = [path.name for path in keeper.saved] if self.instance.settings.training.validation else []
+        return Begun(checkpoint.update, metrics_of(self.instance, checkpoint), str(checkpoint.path), tuple(again))
 
     def fit(self, source: Source, progress: Progress, start: int) -> None:
         instance = self.instance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.planning.host_events import HostEvents
@@ -21,6 +21,7 @@ class Begun(NamedTuple):
     update: int  # so many were made before
     metrics: Optional[Path] = None  # what was measured until then
     checkpoint: str = ""  # that it continues from
+    again: Tuple[str, ...] = ()  # names of earlier checkpoints that this training validates again
 
 
 class Trainer(ABC):

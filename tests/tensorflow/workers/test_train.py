@@ -299,6 +299,20 @@ def test_a_run_that_was_killed_tells_of_every_update_once(
         assert [int(row["update"]) for row in csv.DictReader(file)] == list(range(1, 13))
 
 
+def test_a_training_that_goes_on_elsewhere_keeps_what_was_validated(run: Callable[..., Run], validated: Run) -> None:
+    longer = run("longer", resume=str(validated.path), num_epochs=4)
+    in_both = [row for row in longer.rows if "val_loss" in row]
+    assert [row["update"] for row in in_both] == [4, 8, 12, 16]
+    assert in_both[:3] == [row for row in validated.rows if "val_loss" in row]
+    with (longer.path / "history.csv").open(newline="") as file:
+        assert all(row["val_loss"] for row in csv.DictReader(file))
+
+
+def test_a_training_that_goes_on_in_place_validates_its_checkpoints_once(run: Callable[..., Run], copied: Run) -> None:
+    longer = run("copied", resume=str(copied.path), num_epochs=4)
+    assert [row["update"] for row in longer.rows if "val_loss" in row] == [4, 8, 12, 16]
+
+
 def test_an_evaluation_that_is_repeated_in_place_tells_of_it_once(run: Callable[..., Run], validated: Run) -> None:
     run("evaluated", **evaluating(validated))
     assert [row["update"] for row in run("evaluated", **evaluating(validated)).rows] == [4, 8, 12]
