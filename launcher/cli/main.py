@@ -19,6 +19,7 @@ _COMMANDS: Dict[str, Tuple[str, str]] = {
     "run": ("run", "Launch a PopDist program of your own."),
     "data": ("data", "Make, build, index, verify, audit and measure data sets."),
     "check": ("check", "Check a poprun command line that you already have."),
+    "translate": ("translate", "Translate a line of Graphcore's applications into one of ipulaunch."),
     "doctor": ("doctor", "Show what each engine needs, what is missing here, and how to fix it."),
     "submit": ("submit", "Submit a training to Slurm, Kubernetes or PBS."),
     "ps": ("ps", "List the runs: state, progress, where."),

@@ -46,6 +46,11 @@ _ESTIMATOR: List[Decorator] = [
 ]
 _COSMOFLOW: List[Decorator] = [
     click.option("--apply-log/--no-apply-log", default=None, help="The same as --normalise log, or mean."),
+    click.option(
+        "--staged-files/--no-staged-files",
+        default=None,
+        help="Whether each host reads files of its own: needs --stage-dir, which copies them there.",
+    ),
 ]
 _IMAGES: List[Decorator] = [
     click.option("--dataset", metavar="NAME", help="The data set, which is the command: only for published lines."),
@@ -66,16 +71,16 @@ _EVERYWHERE: List[Decorator] = [
     ),
 ]
 _WITH_ESTIMATORS = ("cifar10", "cosmoflow")
-# Other names of options that all workloads have, in the applications of some.
+# Other names of options: what many programs call them, and what the published application of a workload does.
+_ALSO_EVERYWHERE = {"training.micro_batch_size": ("--batch-size",)}
 _ALSO = {
     "cosmoflow": {
-        "training.micro_batch_size": ("--batch-size",),
         "training.num_epochs": ("--n-epochs",),
         "optimizer.learning_rate": ("--lr",),
         "launch.num_replicas": ("--num-ipus",),
         "estimator.batches_per_step": ("--iterations-per-loop",),
+        "run_dir": ("--output-dir",),
     },
-    "cifar10": {"training.micro_batch_size": ("--batch-size",)},
 }
 # Switches for settings that are not switches here: the value that each gives to its setting.
 _SWITCHES: Dict[str, Tuple[str, Dict[bool, object]]] = {
@@ -86,15 +91,23 @@ _SWITCHES: Dict[str, Tuple[str, Dict[bool, object]]] = {
 
 
 def workload_command(workload: str, help: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """The decorator of a command that takes the settings of a workload."""
-    return click.command(workload, cls=SettingsCommand, help=help)
+    """The decorator of a command that takes the settings of a workload, and knows options by their published names."""
+    also = _ALSO.get(workload, {})
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        command = click.command(workload, cls=SettingsCommand, help=help)(function)
+        for param in command.params:
+            param.opts += also.get(str(param.name), ())
+        return command
+
+    return make
 
 
 def settings_options(workload: str) -> Decorator:
     """An option for every setting of a workload that has one, --set for all of them, and where they start from."""
 
     def with_settings(command: Any) -> Any:
-        also = _ALSO.get(workload, {})
+        also = {**_ALSO_EVERYWHERE, **_ALSO.get(workload, {})}
         options = [
             setting_option(leaf, *also.get(leaf.key, ())) for leaf in leaves(schema_of(workload)) if leaf.about.flag
         ]
@@ -121,6 +134,7 @@ def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool, elsew
     below = merge(*(assign(key, value, "--pipelining") for key, value in shorthand.items()))
     layers = [assignment(text, "--set") for text in values.pop("assignments")]
     _require_data_set(workload, values.pop("dataset", None))
+    stages_files = values.pop("staged_files", None)
     layers += _published(values)
     for leaf in leaves(schema):
         value, flag = values.pop(leaf.key.replace(".", "__"), None), leaf.about.flag.split("/")[0]
@@ -137,6 +151,11 @@ def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool, elsew
         environ=os.environ,
         overrides=[over(below, merge(*layers))],
     )
+    if stages_files and resolved.settings.data.stage_dir is None:
+        raise UsageError(
+            "--staged-files is given, and no directory for the files of a host is named",
+            hint="--stage-dir DIR names it, and copies the files there",
+        )
     for key, path in relative_paths(resolved.settings).items() if elsewhere else ():
         raise SettingsError(f"{resolved.origins[key]}: {key} is {path}, {SEEN_FROM_HERE}", hint=WHOLE_PATH)
     return resolved._replace(settings=with_whole_paths(resolved.settings))

@@ -119,7 +119,7 @@ def poprun_argv(plan: Plan, options: PoprunOptions, program: Sequence[str]) -> T
     for option in OPTIONS:
         value = values.get(option.name)
         if is_given(value):
-            poprun_table.require(option.name, options.sdk)
+            poprun_table.require(option.name, options.sdk, value)
             argv += _written(option, value)
     return (*argv, *_more(options.more, argv), *guard_colons(tuple(program)))
 

@@ -46,8 +46,7 @@ def read_line(argv: Sequence[str], sdk: Sdk = NEWEST) -> Line:
     while words and words[0].startswith("-"):
         word = words.pop(0)
         name, equals, value = word.partition("=")
-        option, said = _find(name, value, known, sdk)
-        warnings += [text for text in (said, deprecation(option.name, sdk), doubt(option.name, sdk)) if text]
+        option, said = _find(name, value or (words[0] if words else ""), known, sdk)
         if option.kind == "flag":
             if equals:
                 raise UsageError(f"--{option.name} takes no value, and {value!r} is given", hint=f"write {name}")
@@ -59,6 +58,7 @@ def read_line(argv: Sequence[str], sdk: Sdk = NEWEST) -> Line:
                 hint = "is the variable that was to stand here set?"
                 raise UsageError(f"--{option.name} has no value: {value} follows it", hint=hint)
         _check_value(option, value)
+        warnings += [text for text in (said, deprecation(option.name, sdk), doubt(option.name, sdk, value)) if text]
         given = options.setdefault(option.name, [])
         if given and not option.repeatable and option.kind != "flag":
             raise UsageError(
@@ -84,7 +84,7 @@ def _find(name: str, value: str, known: Dict[str, Option], sdk: Sdk) -> Tuple[Op
     if len(longer) == 1 and name.startswith("--"):
         return known[longer[0]], f"{name} is short for --{longer[0]}; write it out"
     if bare in OPTION:
-        require(bare, sdk)
+        require(bare, sdk, value)
     # `--num=ilds` was published: the dash slipped to an equals sign.
     joined = f"{bare}-{value}"
     hint = f"did you mean --{joined}?" if joined in known else near_miss(bare, known).replace("mean ", "mean --")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.text import YES_NO
 
 Sdk = Tuple[int, int]
 
@@ -26,6 +27,7 @@ class Option(NamedTuple):
     repeatable: bool = False
     deprecated: Optional[Sdk] = None  # from this SDK on another one is meant to be used
     instead: str = ""  # the one that other SDKs have for it
+    instead_values: Mapping[object, str] = {}  # what that one takes for a value of this one, where they differ
     ours: str = ""  # the name of our option, where poprun's is taken
     metavar: str = "TEXT"
     least: int = 1
@@ -86,11 +88,11 @@ OPTIONS = (
     Option("num-ilds", "int"),
     Option(
         "process-placement", "text", "How poprun binds instances to NUMA nodes: spreadnuma, the default, or disabled.",
-        first=(3, 1), instead="numa-aware", metavar="NAME",
+        first=(3, 1), instead="numa-aware", instead_values={"spreadnuma": "yes", "disabled": "no"}, metavar="NAME",
     ),
     Option(
         "numa-aware", "bool", "Bind instances to NUMA nodes, the default, or not.",
-        last=(3, 0), instead="process-placement",
+        last=(3, 0), instead="process-placement", instead_values={True: "spreadnuma", False: "disabled"},
     ),
     Option(
         "vipu-server-host", "text", "Host of the V-IPU controller.",
@@ -193,12 +195,12 @@ def refuse_contradictions(given: Mapping[str, Any], environ: Mapping[str, str]) 
             )
 
 
-def require(name: str, sdk: Sdk) -> None:
+def require(name: str, sdk: Sdk, value: object = None) -> None:
     """Refuse an option that the poprun of this SDK is not known to have; we write no other."""
     option = OPTION[name]
     if not option.first <= sdk <= option.last:
         since = f"SDK {sdk_text(option.first)} to {sdk_text(option.last)} have it"
-        raise UsageError(f"the poprun of SDK {sdk_text(sdk)} has no --{name}", hint=since + use_instead(name))
+        raise UsageError(f"the poprun of SDK {sdk_text(sdk)} has no --{name}", hint=since + use_instead(name, value))
 
 
 def deprecation(name: str, sdk: Sdk) -> str:
@@ -209,17 +211,21 @@ def deprecation(name: str, sdk: Sdk) -> str:
     return f"--{name} is deprecated from SDK {sdk_text(option.deprecated)} on{use_instead(name)}"
 
 
-def doubt(name: str, sdk: Sdk) -> str:
+def doubt(name: str, sdk: Sdk, value: object = None) -> str:
     """A sentence about an option that only later SDKs are known to have; empty for others."""
     option = OPTION[name]
     if option.first <= sdk:
         return ""
     seen = f"--{name} was first seen in SDK {sdk_text(option.first)}"
-    return f"{seen}; the poprun of SDK {sdk_text(sdk)} may not have it{use_instead(name)}"
+    return f"{seen}; the poprun of SDK {sdk_text(sdk)} may not have it{use_instead(name, value)}"
 
 
-def use_instead(name: str) -> str:
-    """What to use where an SDK does not have an option, to add to a sentence."""
+def use_instead(name: str, value: object = None) -> str:
+    """What to use where an SDK does not have an option, to add to a sentence; with a value, also what that takes."""
     if name == "allow-run-as-root":
         return "; use --mpi-global-args=--allow-run-as-root"
-    return f"; use --{OPTION[name].instead}" if OPTION[name].instead else ""
+    option = OPTION[name]
+    if isinstance(value, str) and option.kind == "bool":
+        value = YES_NO.get(value.lower())
+    same = option.instead_values.get(value, "")
+    return f"; use --{option.instead} {same}".rstrip() if option.instead else ""

@@ -46,7 +46,8 @@ def test_commands() -> None:
     data += [f"make {name}" for name in ("cifar10", "cosmoflow", "imagenet", "mnist")]
     own = ["", "check", "data", *(f"data {name}" for name in data), "plan", "plan program", "run"]
     own += ["doctor", "doctor program", *(f"doctor {workload}" for workload in WORKLOADS)]
-    own += ["cancel", "logs", "ps", "resume", "status", "submit", *(f"submit {workload}" for workload in WORKLOADS)]
+    own += ["cancel", "logs", "ps", "resume", "status", "submit", "translate"]
+    own += [*(f"submit {workload}" for workload in WORKLOADS)]
     workloads = [*WORKLOADS, *(f"plan {workload}" for workload in WORKLOADS)]
     assert sorted(map(" ".join, COMMANDS)) == sorted(own + workloads)
 
@@ -136,7 +137,6 @@ def files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        pytest.param("", 2, ["no system is named", "--pod 16"], id="no-pod"),
         pytest.param("--pod 17", 3, ["there is no POD 17", "--pod 16"], id="pod-17"),
         pytest.param("--pod moon", 3, ["there is no POD moon", "pod16"], id="pod-moon"),
         pytest.param("--pod 16 --ipus 32", 3, ["32", "16 IPUs"], id="more-ipus-than-the-pod"),

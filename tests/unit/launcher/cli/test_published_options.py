@@ -15,7 +15,7 @@ import pytest
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.settings.schema import value_of
 from ipulaunch.configs.settings.tree import assignment, flat, merge
-from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.configs.settings.workloads import WORKLOADS, resolve
 from ipulaunch.launcher.launch.needs import require_data
 
 Run = Callable[..., Any]
@@ -379,8 +379,31 @@ def test_replicas_of_a_validation_alone(ipulaunch: Run) -> None:
         ("--apply-log 0", {"data.normalise": "mean"}),
         ("--num-ipus 4", {"launch.num_replicas": 4}),
         ("--use-estimator --iterations-per-loop 5", {"estimator.batches_per_step": 5}),
+        ("--staged-files 1 --stage-dir /local --data-dir /data", {"data.stage_dir": "/local"}),
+        ("--staged-files 0", {"data.stage_dir": None}),
     ],
 )
 def test_options_of_the_published_cosmoflow(words: str, expected: Dict[str, Any], ipulaunch: Run) -> None:
     found = arrived(ipulaunch, *words.split(), workload="cosmoflow")
     assert {key: found.get(key) for key in expected} == expected
+
+
+def test_staged_files_need_a_directory(ipulaunch: Run) -> None:
+    code, out, err = ipulaunch("cosmoflow", "--data-dir", "/data", "--staged-files", "1", "--dry-run")
+    assert (code, out) == (2, "")
+    assert "no directory for the files of a host" in err and "--stage-dir DIR" in err
+
+
+def test_output_directory_is_the_run_directory(ipulaunch: Run) -> None:
+    words = ("cosmoflow", "--pod", "4", "--dry-run", "--json")
+    assert ipulaunch(*words, "--output-dir", "here") == ipulaunch(*words, "--run-dir", "here")
+
+
+def test_cosmoflow_without_a_pod_uses_one_ipu(ipulaunch: Run) -> None:
+    assert ipulaunch("cosmoflow", "--dry-run") == ipulaunch("cosmoflow", "--ipus", "1", "--dry-run")
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_every_workload_knows_the_short_name_of_the_batch(workload: str, ipulaunch: Run) -> None:
+    found = arrived(ipulaunch, "--batch-size", "2", "--gradient-accumulation", "4", workload=workload)
+    assert (found["training.micro_batch_size"], found["training.gradient_accumulation_count"]) == (2, 4)

@@ -303,7 +303,7 @@ def test_the_controller_is_no_matter_where_nothing_is_attached(
         (["--hosts", "a,a"], 2, "names a twice"),
         (["--hosts", "a", "--hostfile", "f"], 2, "both given"),
         (["--python", ""], 2, "--python is empty"),
-        (["cosmoflow"], 2, "no system is named"),
+        (["imagenet"], 2, "no system is named"),
         (["cosmoflow", "--pod", "5"], 3, ""),
         (["--pod", "128", "--engine", "direct"], 3, "one process without poprun has at most 64"),
         (["cosmoflow", "--pod", "128", "--engine", "direct"], 3, "one process without poprun has at most 64"),

@@ -140,7 +140,7 @@ def test_help_needs_no_program(word: str) -> None:
 @pytest.mark.parametrize(
     ("sdk", "option", "instead"),
     [
-        pytest.param((3, 0), "--process-placement=spreadnuma", "; use --numa-aware", id="process-placement"),
+        pytest.param((3, 0), "--process-placement=spreadnuma", "; use --numa-aware yes", id="process-placement"),
         pytest.param((3, 1), "--vipu-allocation=a", "; use --vipu-cluster", id="vipu-allocation"),
         pytest.param((3, 2), "--allow-run-as-root=yes", "; use --mpi-global-args=--allow-run-as-root", id="root"),
         pytest.param((2, 5), "--sync-type=x", "", id="sync-type"),
@@ -156,7 +156,7 @@ def test_option_of_a_later_sdk_is_warned_of_with_what_to_use(sdk: Sdk, option: s
 
 
 def test_option_that_is_gone_is_refused_with_what_to_use() -> None:
-    said = "the poprun of SDK 3.1 has no --numa-aware; SDK 2.0 to 3.0 have it; use --process-placement"
+    said = "the poprun of SDK 3.1 has no --numa-aware; SDK 2.0 to 3.0 have it; use --process-placement spreadnuma"
     assert _said("poprun --numa-aware=yes prog", (3, 1)) == said
     assert read_line(["poprun", "--numa-aware=yes", "prog"], (3, 0)).warnings == ()
 

@@ -88,7 +88,7 @@ def test_options_in_a_file_are_not_looked_at(more: str, ipulaunch: Run) -> None:
         pytest.param("poprun --host '${A},b' prog", "--host is ${A},b, whose value is not known", id="unknown-host"),
         pytest.param("poprun --help=3 prog", "--help takes no value, and '3' is given", id="flag"),
         pytest.param("poprun -v=3 prog", "--verbose takes no value, and '3' is given", id="short-flag"),
-        pytest.param("poprun --numa-aware=yes prog", "use --process-placement", id="sdk"),
+        pytest.param("poprun --numa-aware=yes prog", "use --process-placement spreadnuma", id="sdk"),
         pytest.param("python3 train.py", "it starts with the word poprun", id="other-command"),
         pytest.param("", "it starts with the word poprun", id="nothing"),
     ],
