@@ -62,7 +62,7 @@ def _of_estimators(sdk: Sdk) -> Dict[str, Callable[..., Any]]:
         return OptimizerOutput(opt, loss)
 
     return {
-        f"{_IPU}.ipu_run_config.IPURunConfig": later(lambda module: module.make_ipu_run_config),
+        f"{_IPU}.ipu_run_config.IPURunConfig": later(lambda module: functools.partial(module.make_ipu_run_config, sdk)),
         f"{_IPU}.ipu_run_config.RunConfig": later(lambda module: module.RunConfig),
         f"{_IPU}.ipu_estimator.IPUEstimator": estimator("IPUEstimator"),
         f"{_IPU}.ipu_estimator.IPUEstimatorSpec": later(lambda module: module.make_spec),

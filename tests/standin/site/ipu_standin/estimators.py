@@ -13,7 +13,7 @@ from tensorflow_estimator.python.estimator import model_fn as specs
 from ipu_standin.config import number_of_ipus
 from ipu_standin.feeds import TYPES
 from ipu_standin.pipelining import Pipeline, check_scaled_gradients
-from ipu_standin.sdk import Sdk, is_by_index, selected_ipus
+from ipu_standin.sdk import Sdk, check_config, is_by_index, selected_ipus
 
 _v1 = tf.compat.v1
 _HOST_STEPS = "AssignAddVariableOp"
@@ -40,13 +40,14 @@ class IpuRunConfig(NamedTuple):
         return f"{self.iterations_per_loop} iterations, {self.num_replicas} replicas x {self.num_shards} IPUs"
 
 
-def make_ipu_run_config(*arguments: Any) -> IpuRunConfig:
+def make_ipu_run_config(sdk: Sdk, *arguments: Any) -> IpuRunConfig:
     given = IpuRunConfig(*arguments)
     if given.ipu_options is None and given.devices > 1:
         raise ValueError("IPURunConfig with several devices needs ipu_options")
     if given.ipu_options is not None:
         if type(given.ipu_options).__name__ != "IPUConfig":
             raise TypeError("ipu_options is an IPUConfig")
+        check_config(sdk, given.ipu_options)
         selected = number_of_ipus(given.ipu_options.auto_select_ipus)
         if not is_by_index(given.ipu_options) and selected != given.devices:
             raise ValueError(f"ipu_options select {selected} IPUs, and IPURunConfig has {given.devices} devices")
@@ -58,7 +59,7 @@ class RunConfig(tf.estimator.RunConfig):
 
     def __init__(self, ipu_run_config: Any, master: Any, **more: Any) -> None:
         super().__init__(**more)
-        self._ipu_run_config = ipu_run_config or make_ipu_run_config(1, None, 1, 1, 0, None)
+        self._ipu_run_config = ipu_run_config or IpuRunConfig(1, None, 1, 1, 0, None)
 
     @property
     def ipu_run_config(self) -> IpuRunConfig:
@@ -187,6 +188,26 @@ def _listed(values: Any) -> List[Any]:
     return list(values) if isinstance(values, (list, tuple)) else [values]
 
 
+def _run_stage(stage: Callable[..., Any], args: List[Any], kwargs: Dict[str, Any]) -> Any:
+    """What a stage returns. A stage is a graph of its own: what it reads is handed to it, or a variable."""
+    graph = _v1.get_default_graph()
+    before = set(graph.get_operations())
+    found = stage(*args, **kwargs)
+    handed = {tensor.op for tensor in (*args, *kwargs.values())}
+    for op in graph.get_operations():
+        for tensor in op.inputs if op not in before else ():
+            if tensor.op in before and tensor.op not in handed and tensor.dtype != tf.resource:
+                raise ValueError(f"a stage captures {tensor.name}, which is no variable and is not handed to it")
+    return found
+
+
+def _check_apply(sdk: Sdk, opt: Any) -> None:
+    """The SDK looks for the parameter captured_grads with inspect.getargspec(), which fails at newer syntax."""
+    spec = inspect.getfullargspec(type(opt).apply_gradients)
+    if sdk.table.sdk >= "3.0" and (spec.kwonlyargs or spec.annotations):
+        raise ValueError(f"{type(opt).__name__}.apply_gradients() has keyword-only parameters or annotations")
+
+
 def _local_variable(value: Any) -> Any:
     return _v1.Variable(value, trainable=False, collections=[_v1.GraphKeys.LOCAL_VARIABLES], use_resource=True)
 
@@ -260,6 +281,9 @@ class IpuEstimator:
         if not self.is_pipelined:
             estimators._verify_model_fn_args(model_fn, params)
         given = config.ipu_run_config  # TensorFlow's own RunConfig has none
+        is_distributed = config.train_distribute or config.eval_distribute
+        if not self.is_pipelined and is_distributed and given.iterations_per_loop > 1:
+            raise NotImplementedError("iterations_per_loop > 1 is not there for an Estimator with a strategy")
         if params is not None or warm is not None or any(size is not None for size in sizes):
             raise NotImplementedError("the stand-in takes no params, warm start or batch sizes")
         self.sdk, self.name, self.model_fn, self.given = sdk, name, model_fn, given
@@ -298,6 +322,7 @@ class IpuEstimator:
         found = self.inner.evaluate(self._checked(input_fn), runs, [*(hooks or []), fed], checkpoint_path, name)
         if fed.runs != runs:
             raise RuntimeError("the feed has run dry")
+        found["global_step"] += steps  # what counts the loops of a training counts those of an evaluation as well
         return found
 
     def _check_steps(self, steps: Any) -> None:
@@ -331,6 +356,10 @@ class IpuEstimator:
             if op.type == _HOST_STEPS and "global_step" in op.inputs[0].name:
                 raise ValueError("Illegal increment of the global_step in the model_fn")
         replicas, iterations = self.given.num_replicas, self.given.iterations_per_loop
+        if getattr(spec, "host_call", None):
+            if iterations > 1:
+                raise ValueError("host_call is not allowed for iterations_per_loop > 1")
+            raise NotImplementedError("the stand-in makes no host_call")
         if replicas > 1 and not self.sdk.is_crossed:
             raise ValueError("not a valid replicated training graph: there is no CrossReplicaOptimizer")
         if replicas == 1:
@@ -399,11 +428,10 @@ class IpuEstimator:
         pipeline = Pipeline(self.sdk, spec.mapping, spec.more, _BY_ESTIMATOR)
         tiles = options.io_tiles.num_io_tiles if options is not None else 0
         pipeline.check(len(spec.stages), spec.count, mode == "train", tiles)
-        first = spec.stages[0]
-        values = _listed(first(**features) if isinstance(features, dict) else first(*_listed(features)))
-        for stage in spec.stages[1:]:
-            values = _listed(stage(*values))
-        return spec, values
+        handed, named = ([], features) if isinstance(features, dict) else (_listed(features), {})
+        for stage in spec.stages:
+            handed, named = _listed(_run_stage(stage, handed, named)), {}
+        return spec, handed
 
     def _train_pipeline(self, features: Any) -> Any:
         spec, values = self._in_stages(features, "train")
@@ -411,6 +439,8 @@ class IpuEstimator:
         if not isinstance(out, OptimizerOutput):
             raise TypeError("optimizer_function must return an OptimizerFunctionOutput")
         crosses = isinstance(out.opt, CrossReplica)
+        if not crosses:  # that of the SDK has none
+            _check_apply(self.sdk, out.opt)
         if self.given.num_replicas > 1 and not crosses:
             raise ValueError("replicas of a pipeline without a CrossReplicaOptimizer train apart")
         factor = (1.0 if spec.method == "SUM" else 1 / spec.count) / (self.sdk.replicas if crosses else 1)

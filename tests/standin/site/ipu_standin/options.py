@@ -71,7 +71,7 @@ def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., A
         if options.is_compiled:
             raise RuntimeError(f"{what}() after compile()")
 
-    def accumulate(steps: Any, method: Any, use_v2: bool, **more: Any) -> None:
+    def accumulate(steps: Any, method: Any, use_v2: bool = False, **more: Any) -> None:
         pipelining.check_switches(more)
         unknown = set(more) - set(sdk.table.classes[_ACCUMULATOR].parameters)
         if unknown or {"opt", "num_mini_batches"} & set(more):
@@ -81,6 +81,8 @@ def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., A
 
     def divide(steps: Any, mapping: Any, accumulate_outfeed: Any, method: Any, **more: Any) -> None:
         before_compile("set_pipelining_options")
+        if accumulate_outfeed:
+            raise NotImplementedError("the stand-in accumulates no metrics of a pipeline")
         options.accumulation_method = _member(method, sdk.enums[_ACCUMULATION])
         options.pipeline_accumulation = None if steps is None else _positive(steps)
         pipelining.check_keras_options(mapping, more)

@@ -34,6 +34,9 @@ def _check_model(model: Any, options: Options, kind: str) -> None:
     for name in overridden:
         if getattr(type(model), name) is not getattr(tf.keras.Model, name):
             raise RuntimeError(f"{name} is overridden, which does not work in an IPU strategy")
+    caller = next(made_by for made_by in type(model).__mro__ if "call" in vars(made_by))
+    if options.stages and caller.__name__ != "Functional":
+        raise RuntimeError(f"call is overridden, which does not work for the pipeline {model.name}")
     optimizer = getattr(model, "optimizer", None)
     if (options.stages or (kind == "train" and options.steps_per_update > 1)) and optimizer is not None:
         first, second, *more = type(optimizer).__mro__
@@ -152,7 +155,7 @@ def _update(sdk: Sdk, model: Any, options: Options, feed: Feed, own: List[Own]) 
     strategy = model.distribute_strategy
     strategy.extended.sums = {id(part): tf.constant(total) for part, total in zip(mine, reduced)}
     apply = functools.partial(_apply_accumulated, optimizer) if options.scales_each else optimizer.apply_gradients
-    strategy.run(lambda: apply(list(zip(mine, weights))))
+    strategy.extended.call_for_each_replica(lambda: apply(list(zip(mine, weights))))
     strategy.extended.sums = {}
 
 

@@ -150,26 +150,36 @@ def selected_ipus(config: Any) -> int:
 
 
 def check_config(sdk: Sdk, config: Any) -> None:
-    """What IPUConfig itself refuses when it is configured."""
+    """What IPUConfig itself refuses when it is converted for the device, in the SDK's order and with its errors."""
+    chosen = [config.select_ipus] if isinstance(config.select_ipus, int) else list(config.select_ipus)
+    is_model = "--use_ipu_model" in sdk.environ.get("TF_POPLAR_FLAGS", "")
+    if config.auto_select_ipus and config.select_ipus:
+        raise Exception("auto_select_ipus and select_ipus are both set")
+    if len(set(chosen)) != len(chosen):
+        raise ValueError(f"select_ipus has an index twice: {chosen}")
+    if config.select_ipus and is_model:
+        raise Exception("the IPU Model has no indices to select_ipus by")
+    if config.io_tiles.num_io_tiles and config.norms.experimental.distributed_batch_norm_replica_group_size > 1:
+        raise ValueError("distributed batch norm cannot be combined with IO tiles")
     for name in sdk.table.poplar_options:
         value = config
         for part in name.split("."):
             value = getattr(value, part)
         check_poplar_options(sdk.table, name, value)
-    if number_of_ipus(config.auto_select_ipus) and number_of_ipus(config.select_ipus):
-        raise ValueError("auto_select_ipus and select_ipus are both set")
-    distribution = config.experimental.multi_replica_distribution
-    if distribution.process_count and not 0 <= distribution.process_index < distribution.process_count:
-        raise ValueError(f"process_index {distribution.process_index} of {distribution.process_count}")
-    if distribution.process_count and "--use_ipu_model" in sdk.environ.get("TF_POPLAR_FLAGS", ""):
-        raise ValueError("several instances cannot use the IPU Model")
-    if config.io_tiles.place_ops_on_io_tiles and not config.io_tiles.num_io_tiles:
-        raise ValueError("place_ops_on_io_tiles needs num_io_tiles")
-    if config.io_tiles.num_io_tiles and config.norms.experimental.distributed_batch_norm_replica_group_size > 1:
-        raise ValueError("distributed batch norm cannot be combined with IO tiles")
     connection = config.device_connection
     if connection.type.name in ("PRE_COMPILE", "NEVER") and connection.version not in ("ipu1", "ipu2", "ipu21"):
         raise ValueError(f"device_connection.version is {connection.version!r}, and no device tells it")
+    distribution = config.experimental.multi_replica_distribution
+    if distribution.process_count and is_model:
+        raise Exception("several instances cannot use the IPU Model")
+    if distribution.process_count and not 0 <= distribution.process_index < distribution.process_count:
+        raise ValueError(f"process_index {distribution.process_index} of {distribution.process_count}")
+    if config.io_tiles.place_ops_on_io_tiles and not config.io_tiles.num_io_tiles:
+        raise ValueError("place_ops_on_io_tiles needs num_io_tiles")
+    if is_model and not config.ipu_model.version:
+        raise ValueError("the IPU Model needs ipu_model.version")
+    if config.norms.experimental.distributed_batch_norm_replica_group_size < 1:
+        raise ValueError("distributed_batch_norm_replica_group_size is at least 1")
 
 
 def set_ipu_config(sdk: Sdk, config: Any, ipus_per_replica: Optional[int], configure_device: bool) -> Any:

@@ -55,27 +55,71 @@ def make_strategy(sdk: Sdk, full_name: str) -> Any:
             tf.distribute.Strategy.__init__(self, Mirrored(self, sdk) if is_popdist else Plain(self))
             sdk.calls.checked(full_name.rsplit(".", 1)[-1], by_name, check)(**bound.arguments)
 
+        def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+            if not is_popdist and tf.executing_eagerly() and not _is_traced(fn):
+                raise ValueError(f"{self.__class__.__name__}.run() runs nothing eagerly: give it a tf.function")
+            return super().run(fn, args, kwargs, options)
+
     Strategy.__name__ = full_name.rsplit(".", 1)[-1]
     return Strategy
 
 
-class Plain(one_device_strategy.OneDeviceExtended):  # type: ignore[misc]
-    """One device, whose replicas the host does not know of."""
+def _is_traced(fn: Any) -> bool:
+    """Whether this is a function of TensorFlow, which becomes a graph, or one such graph."""
+    return hasattr(fn, "get_concrete_function") or hasattr(fn, "captured_inputs")
+
+
+class OneDevice(one_device_strategy.OneDeviceExtended):  # type: ignore[misc]
+    """One device in this process, whose replicas TensorFlow does not know of."""
 
     def __init__(self, strategy: Any) -> None:
         super().__init__(strategy, _DEVICE)
+        self.is_on_device = False
         self.sums: Dict[int, Any] = {}  # over replicas, by what the one has that stands for all
 
-    def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
+    @contextlib.contextmanager
+    def on_device(self) -> Iterator[None]:
+        before, self.is_on_device = self.is_on_device, True
+        try:
+            yield
+        finally:
+            self.is_on_device = before
+
+    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        with self.on_device():
+            return super()._call_for_each_replica(fn, args, kwargs)
+
+    def reduced_on_device(self, reduce_op: Any, value: Any) -> Any:
+        """Over the replicas of all instances."""
+        if reduce_op not in (tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN):
+            raise ValueError(f"the device has no reduction {reduce_op}")
         return self.sums.get(id(value), value)
 
 
-class Mirrored(Plain):
-    """One device for each instance, with all replicas of all instances in sync."""
+class Plain(OneDevice):
+    """IPUStrategy's: the host reduces nothing."""
+
+    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            if hasattr(fn, "get_concrete_function"):
+                graph = fn.get_concrete_function(*args, **kwargs)
+                for what, tensors in (("an input", graph.inputs), ("an output", graph.outputs)):
+                    if any(tensor.dtype == tf.float64 for tensor in tensors):
+                        raise TypeError(f"{what} of the function is float64, which the IPU does not have")
+            return fn(*args, **kwargs)
+
+        return super()._call_for_each_replica(checked, args, kwargs)
+
+    def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
+        return self.reduced_on_device(reduce_op, value) if self.is_on_device else value
+
+
+class Mirrored(OneDevice):
+    """PopDist's: one device for each instance, with all replicas of all instances in sync."""
 
     def __init__(self, strategy: Any, sdk: Sdk) -> None:
         super().__init__(strategy)
-        self.sdk, self.is_on_device = sdk, False
+        self.sdk = sdk
 
     @property
     def _num_replicas_in_sync(self) -> int:
@@ -108,18 +152,6 @@ class Mirrored(Plain):
         found = self.sdk.sum_over_instances(wide if self.sdk.instance == 0 else np.zeros_like(wide))
         return tf.constant(np.asarray(found).astype(mine.dtype))
 
-    @contextlib.contextmanager
-    def on_device(self) -> Iterator[None]:
-        before, self.is_on_device = self.is_on_device, True
-        try:
-            yield
-        finally:
-            self.is_on_device = before
-
-    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        with self.on_device():
-            return super()._call_for_each_replica(fn, args, kwargs)
-
     def value_container(self, value: Any) -> Any:
         return distribute_utils.value_container(value)
 
@@ -129,8 +161,10 @@ class Mirrored(Plain):
     def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
         if isinstance(value, values.DistributedValues):
             (value,) = value.values
-        if self.is_on_device or self.sdk.instances == 1:
-            return tf.convert_to_tensor(super()._reduce_to(reduce_op, value, destinations, options))
+        if self.is_on_device:
+            return tf.convert_to_tensor(self.reduced_on_device(reduce_op, value))
+        if self.sdk.instances == 1:
+            return tf.convert_to_tensor(value)
         total = self.sdk.sum_over_instances(tf.convert_to_tensor(value).numpy())
         return tf.constant(total if reduce_op == tf.distribute.ReduceOp.SUM else total / self.sdk.instances)
 

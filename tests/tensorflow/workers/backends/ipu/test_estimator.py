@@ -82,6 +82,30 @@ def test_run_configs_agree_with_the_ipus_that_are_selected(ipu: Any) -> None:
         make(ipu_options=config, num_replicas=2, num_shards=2)
 
 
+def test_run_configs_find_mistakes_of_the_configuration(ipu: Any) -> None:
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus, config.io_tiles.place_ops_on_io_tiles = 1, True
+    with pytest.raises(ValueError, match="place_ops_on_io_tiles"):
+        ipu.ipu_run_config.IPURunConfig(ipu_options=config)
+
+
+def test_estimators_with_a_strategy_come_back_after_each_step(ipu: Any) -> None:
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    config = run_config(ipu, iterations_per_loop=2)
+    for name in ("train_distribute", "eval_distribute"):
+        with pytest.raises(NotImplementedError, match="iterations_per_loop"):
+            ipu.ipu_estimator.IPUEstimator(lambda features, mode: None, config=config.replace(**{name: strategy}))
+
+
+def test_the_host_is_called_after_single_steps(ipu: Any) -> None:
+    def model_fn(mode: str, loss: Any) -> Any:
+        call = (lambda value: value, [loss])
+        return ipu.ipu_estimator.IPUEstimatorSpec(mode, loss=loss, train_op=descent().minimize(loss), host_call=call)
+
+    with pytest.raises(ValueError, match="host_call is not allowed"):
+        estimator(ipu, make_spec=model_fn, iterations_per_loop=2).train(feed, steps=2)
+
+
 def test_estimators_take_the_run_config_of_ipus(ipu: Any) -> None:
     for config in (tf.estimator.RunConfig(), None):
         with pytest.raises(AttributeError):
@@ -287,6 +311,50 @@ def test_the_optimizer_of_a_pipeline_is_one_of_tensorflow(ipu: Any) -> None:
         pipeline(ipu, {}, optimizer_function=lambda loss: output(keras, loss)).train(feed, steps=4)
     with pytest.raises(TypeError, match="takes a loss"):
         pipeline(ipu, {}, optimizer_function=lambda loss: output(descent(), 1.0)).train(feed, steps=4)
+
+
+class Annotated(tf.compat.v1.train.GradientDescentOptimizer):  # type: ignore[misc]
+    """An optimizer in the syntax of Python 3."""
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
+        return super().apply_gradients(grads_and_vars, global_step, name)
+
+
+@pytest.mark.parametrize("sdk", ["2.6", "3.0"])
+def test_newer_sdks_refuse_annotated_optimizers_in_a_pipeline(sdk: str, standin: Any) -> None:
+    standin(sdk)
+    from tensorflow.python import ipu
+
+    output = ipu.ops.pipelining_ops.OptimizerFunctionOutput
+    made = pipeline(ipu, {}, optimizer_function=lambda loss: output(Annotated(0.1), loss))
+    if sdk == "2.6":
+        made.train(feed, steps=4)
+    else:
+        with pytest.raises(ValueError, match="annotations"):
+            made.train(feed, steps=4)
+
+
+def test_a_stage_of_a_pipeline_reads_what_it_is_handed_and_variables(ipu: Any) -> None:
+    def stages(captured: Any) -> List[Any]:
+        return [lambda x: x * captured(), lambda x: tf.reduce_mean(tf.keras.layers.Dense(1)(x))]
+
+    step = tf.compat.v1.train.get_global_step
+    outside: List[Any] = []
+
+    def made_by_another(x: Any) -> Any:
+        outside.append(tf.reduce_mean(x))
+        return x
+
+    pipeline(ipu, {}, computational_stages=stages(lambda: tf.cast(step(), tf.float32) + 1)).train(feed, steps=4)
+    late = [made_by_another, lambda x: tf.reduce_mean(tf.keras.layers.Dense(1)(x) * outside[-1])]
+    with pytest.raises(ValueError, match="which is no variable and is not handed to it"):
+        pipeline(ipu, {}, computational_stages=late).train(feed, steps=4)
+
+
+def test_an_evaluation_counts_its_steps_in_the_step_that_it_reports(ipu: Any) -> None:
+    trained = pipeline(ipu, {})
+    trained.train(feed, steps=8)
+    assert trained.evaluate(feed, steps=4)["global_step"] == 12
 
 
 def test_replicas_of_a_pipeline_that_would_train_apart_are_told(ipu: Any) -> None:

@@ -64,6 +64,13 @@ class Shortcut(tf.keras.Model):  # type: ignore[misc]
         return {}
 
 
+class Calling(tf.keras.Model):  # type: ignore[misc]
+    """A model with a call of its own."""
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        return super().call(inputs, training, mask)
+
+
 class Minimizing(_OLD.SGD):  # type: ignore[misc, name-defined]
     """An optimizer that minimises in its own way."""
 
@@ -164,14 +171,14 @@ def configure_with(**values: Any) -> None:
     config.configure_ipu_system()
 
 
-def assigned(stages: List[Any], ipus: int = 2) -> Any:
+def assigned(stages: List[Any], ipus: int = 2, kind: Any = tf.keras.Model) -> Any:
     """A chain of four layers with these stages."""
     configured(ipus)
     with ipu().ipu_strategy.IPUStrategy().scope():
         outputs = inputs = tf.keras.Input((1,))
         for _ in range(4):
             outputs = tf.keras.layers.Dense(1)(outputs)
-        model = tf.keras.Model(inputs, outputs)
+        model = kind(inputs, outputs)
     assignment = model.get_pipeline_stage_assignment()
     for layer, stage in zip(assignment, stages):
         layer.pipeline_stage = stage
@@ -179,8 +186,8 @@ def assigned(stages: List[Any], ipus: int = 2) -> Any:
     return model
 
 
-def pipelined(accumulation: Any = 4, steps: int = 4, ipus: int = 2, **options: Any) -> Any:
-    model = assigned([0, 0, 1, 1], ipus)
+def pipelined(accumulation: Any = 4, steps: int = 4, ipus: int = 2, kind: Any = tf.keras.Model, **options: Any) -> Any:
+    model = assigned([0, 0, 1, 1], ipus, kind)
     if accumulation:
         options["gradient_accumulation_steps_per_replica"] = accumulation
     model.set_pipelining_options(**options)
@@ -205,6 +212,10 @@ def workers(layout: str) -> Any:
     return {"target.deterministicWorkers": layout}
 
 
+def exported(**more: Any) -> Any:
+    return scoped_model().export_for_ipu_serving("exported", **more)
+
+
 def divided_after_compile() -> None:
     pipelined().set_pipelining_options(gradient_accumulation_steps_per_replica=4)
 
@@ -215,11 +226,11 @@ def pre_compiled(version: str) -> None:
     )
 
 
-def normalised_over_replicas() -> None:
-    """Batch statistics of two replicas, beside tiles for input and output."""
+def normalised_over(replicas: int, io_tiles: int = 0) -> None:
+    """Batch statistics of several replicas, beside tiles for input and output."""
     config = ipu().config.IPUConfig()
-    config.auto_select_ipus, config.io_tiles.num_io_tiles = 2, 8
-    config.norms.experimental.distributed_batch_norm_replica_group_size = 2
+    config.auto_select_ipus, config.io_tiles.num_io_tiles = 2, io_tiles
+    config.norms.experimental.distributed_batch_norm_replica_group_size = replicas
     config.configure_ipu_system()
 
 
@@ -235,6 +246,8 @@ MISTAKES = [
     ("2.6", "distributed is not there yet", lambda: module("tensorflow.python.ipu.distributed"), ImportError),
     ("2.6", "init is not there yet", lambda: module("popdist").init, AttributeError),
     ("3.0", "no replication options yet", lambda: scoped_model().set_replication_options, AttributeError),
+    ("2.6", "no preparation for serving yet", lambda: exported(purge_export_dir=True), TypeError),
+    ("3.0", "one accumulator", lambda: accumulated(1, use_v2_gradient_accumulation_optimizer=True), TypeError),
     ("3.4", "unknown setting", lambda: assign("auto_select_ipu", 1), ValueError),
     ("3.4", "setting of another type", lambda: assign("auto_select_ipus", "1"), TypeError),
     ("3.4", "a category is no setting", lambda: assign("io_tiles", 1), Exception),
@@ -248,8 +261,10 @@ MISTAKES = [
     ("3.4", "per cent of memory", lambda: stage_options(convolution_options=memory("15 %")), ValueError),
     ("3.4", "workers laid out anyhow", lambda: configure_with(compilation_poplar_options=workers("yes")), ValueError),
     ("3.4", "no tiles to place on", lambda: configure_with(io_tiles__place_ops_on_io_tiles=True), ValueError),
-    ("3.4", "statistics of replicas beside io tiles", normalised_over_replicas, ValueError),
-    ("3.4", "two selections", lambda: configure_with(select_ipus=1), ValueError),
+    ("3.4", "statistics of replicas beside io tiles", lambda: normalised_over(2, io_tiles=8), ValueError),
+    ("3.4", "two selections", lambda: configure_with(select_ipus=1), Exception),
+    ("3.4", "an index twice", lambda: configure_with(auto_select_ipus=[], select_ipus=[1, 1]), ValueError),
+    ("3.4", "statistics of no replica", lambda: normalised_over(0), ValueError),
     ("3.4", "nothing to compile for", lambda: pre_compiled(""), ValueError),
     ("3.4", "other IPUs in a run", reconfigured, RuntimeError),
     ("3.4", "seed without a device", lambda: ipu().utils.reset_ipu_seed(1), RuntimeError),
@@ -293,6 +308,7 @@ MISTAKES = [
     ("3.4", "a mapping for each stage", lambda: pipelined(device_mapping=[0]).fit(data(4), verbose=0), ValueError),
     ("3.4", "no accumulation", lambda: pipelined(accumulation=None).fit(data(4), verbose=0), ValueError),
     ("3.4", "pipelined accumulation divides", lambda: pipelined(4, 2).fit(data(4), verbose=0), RuntimeError),
+    ("3.4", "a pipeline with a call of its own", lambda: pipelined(kind=Calling).fit(data(4), verbose=0), RuntimeError),
     ("3.4", "fewer IPUs than stages", lambda: pipelined(ipus=1).fit(data(4), verbose=0), ValueError),
     ("3.4", "stage options know their keys", lambda: stage_options(matmul_options={"amp": "0.1"}), ValueError),
     (
@@ -307,8 +323,9 @@ MISTAKES = [
 @pytest.mark.parametrize(("sdk", "what", "act", "error"), MISTAKES, ids=[f"{row[0]} {row[1]}" for row in MISTAKES])
 def test_the_stand_in_refuses(sdk: str, what: str, act: Callable[[], Any], error: Any, standin: Install) -> None:
     standin(sdk)
-    with pytest.raises(error):
+    with pytest.raises(error) as found:
         act()
+    assert error is not Exception or found.type is Exception
 
 
 def test_what_the_sdk_takes_the_stand_in_takes(standin: Install) -> None:
@@ -527,8 +544,78 @@ def test_poprun_starts_no_instances_of_the_ipu_model(standin: Install, monkeypat
     config = ipu().config.IPUConfig()
     module("popdist").init()
     module("popdist.tensorflow").set_ipu_config(config)
-    with pytest.raises(ValueError, match="IPU Model"):
+    with pytest.raises(Exception, match="several instances cannot use the IPU Model") as found:
         config.configure_ipu_system()
+    assert found.type is Exception
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [({"auto_select_ipus": [], "select_ipus": [1]}, Exception), ({"ipu_model__version": ""}, ValueError)],
+    ids=["an index", "no version"],
+)
+def test_the_ipu_model_is_chosen_by_number_and_has_a_version(
+    values: Any, error: Any, standin: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_POPLAR_FLAGS", "--use_ipu_model")
+    standin("3.4")
+    configure_with()
+    with pytest.raises(error, match="IPU Model") as found:
+        configure_with(**values)
+    assert found.type is error
+
+
+@tf.function  # type: ignore[untyped-decorator]
+def _same(value: Any) -> Any:
+    return value
+
+
+@tf.function  # type: ignore[untyped-decorator]
+def _widened(value: Any) -> Any:
+    return tf.cast(value, tf.float64)
+
+
+def test_nothing_runs_eagerly_in_an_ipu_strategy(standin: Install) -> None:
+    standin("3.4")
+    strategy, one = ipu().ipu_strategy.IPUStrategy(), tf.constant(1.0)
+    with pytest.raises(ValueError, match="runs nothing eagerly"):
+        strategy.run(lambda value: value, args=[one])
+    graph = _same.get_concrete_function(one)
+    around = tf.function(lambda: strategy.run(lambda value: value, args=[one]))
+    assert [found.numpy() for found in (strategy.run(_same, [one]), strategy.run(graph, [one]), around())] == [1, 1, 1]
+
+
+def test_functions_in_an_ipu_strategy_have_no_wide_floats(standin: Install) -> None:
+    standin("3.4")
+    strategy = ipu().ipu_strategy.IPUStrategy()
+    held = tf.constant(np.ones(200))  # so large that a graph keeps it as an input
+    with pytest.raises(TypeError, match="an input of the function is float64"):
+        strategy.run(_same, args=[np.float64(1)])
+    with pytest.raises(TypeError, match="an input of the function is float64"):
+        strategy.run(tf.function(lambda: tf.cast(held, tf.float32)))
+    with pytest.raises(TypeError, match="an output of the function is float64"):
+        strategy.run(_widened, args=[np.float32(1)])
+
+
+@pytest.mark.parametrize("is_placed", [False, True], ids=["IPUStrategy", "PopDistStrategy"])
+def test_the_device_reduces_to_sums_and_means_alone(is_placed: bool, standin: Install) -> None:
+    standin("3.4", replicas=2 if is_placed else 1)
+    strategy = placed_strategy() if is_placed else ipu().ipu_strategy.IPUStrategy()
+    extended, one = strategy.extended, tf.constant(1.0)
+    with extended.on_device():
+        for how in (SUM, tf.distribute.ReduceOp.MEAN):
+            assert extended._reduce_to(how, one, None, None) == 1
+        with pytest.raises(ValueError, match="the device has no reduction"):
+            extended._reduce_to("MAX", one, None, None)
+    if not is_placed:
+        assert extended._reduce_to("MAX", one, None, None) is one  # the host of IPUStrategy reduces nothing
+
+
+def test_instances_that_have_met_before_the_configuration_may_meet_again(standin: Install) -> None:
+    standin("3.4", replicas=2)
+    module("popdist").init()
+    placed_strategy()
+    assert module("popdist").isBackendInitialized()
 
 
 def test_horovod_has_to_be_started_by_hand(standin: Install) -> None:
