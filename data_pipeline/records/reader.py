@@ -11,9 +11,9 @@ import numpy as np
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.records.gzip_files import unpacked
 from ipulaunch.data_pipeline.records.index import Index
+from ipulaunch.data_pipeline.records.memory import ReusedMemory
 from ipulaunch.data_pipeline.records.tfrecord import FOOTER, Buffer, masked_crc
 
-PAGE = 4096
 _COPY_OR_SKIP = "copy the file again, or replace damaged samples by others: --bad-records skip"
 UNPACKED_FILES = 4  # a packed file is unpacked whole; this bounds the memory
 
@@ -24,7 +24,8 @@ class RecordReader:
     def __init__(self, index: Index) -> None:
         self.index = index
         # Packed files allow no positioned reads. Neighbours in an epoch's order often share a file.
-        self.unpacked = functools.lru_cache(UNPACKED_FILES)(lambda file: unpacked(index.paths[file]))
+        memory = ReusedMemory()
+        self.unpacked = functools.lru_cache(UNPACKED_FILES)(lambda file: unpacked(index.paths[file], memory))
 
     def length(self, record: int) -> int:
         """The length of a record, checked against the end of its file: an index may be wrong."""
@@ -91,15 +92,6 @@ class RecordReader:
         self.length(record)
         data, position = self.unpacked(file), int(self.index.offsets[record])
         for part in parts:
-            target = memoryview(part).cast("B")
-            target[:] = data[position : position + len(target)]
+            target = np.frombuffer(part, np.uint8)
+            target[:] = np.frombuffer(data, np.uint8, len(target), position)  # lets other threads run
             position += len(target)
-
-
-def aligned(shape: Sequence[int], dtype: Any, boundary: int = 64) -> np.ndarray:
-    """An uninitialised array that TensorFlow can use without a copy: it copies those not aligned to 64 bytes."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    buffer = np.empty(size + boundary, np.uint8)
-    start = -buffer.ctypes.data % boundary
-    array: np.ndarray = buffer[start : start + size].view(dtype).reshape(shape)
-    return array

@@ -76,7 +76,7 @@ def _require_regular(path: Path) -> None:
 
 def _packed_records(path: Path) -> Iterator[Tuple[int, int]]:
     data = unpacked(path)
-    return _records(path, len(data), lambda size, offset: data[offset : offset + size])
+    return _records(path, len(data), lambda size, offset: bytes(data[offset : offset + size]))
 
 
 def _plain_records(path: Path) -> Iterator[Tuple[int, int]]:

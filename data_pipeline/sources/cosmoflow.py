@@ -13,8 +13,8 @@ from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowModel, 
 from ipulaunch.data_pipeline.records.example import NotAnExample, Span, find_features
 from ipulaunch.data_pipeline.records.files import volumes
 from ipulaunch.data_pipeline.records.index import Index, Progress, open_index
-from ipulaunch.data_pipeline.records.reader import RecordReader, aligned
-from ipulaunch.data_pipeline.sources.reused_memory import ReusedMemory
+from ipulaunch.data_pipeline.records.memory import ReusedMemory, aligned
+from ipulaunch.data_pipeline.records.reader import RecordReader
 from ipulaunch.data_pipeline.sources.source import ArraySource
 
 _LEAVE_OUT = "fetch the set again, or leave such records out: --bad-records skip"

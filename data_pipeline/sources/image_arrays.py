@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.data_pipeline.records.reader import aligned
+from ipulaunch.data_pipeline.records.memory import aligned
 from ipulaunch.data_pipeline.sources import cifar_files, mnist_files
 from ipulaunch.data_pipeline.sources.augmentation import epoch_draws
 from ipulaunch.data_pipeline.sources.image_files import Images

@@ -29,9 +29,9 @@ from ipulaunch.configs.text import counted
 from ipulaunch.data_pipeline.ending import ends_with_python
 from ipulaunch.data_pipeline.records.files import shards
 from ipulaunch.data_pipeline.records.index import Index, Progress, open_index
+from ipulaunch.data_pipeline.records.memory import ReusedMemory
 from ipulaunch.data_pipeline.sources import image_decoding
 from ipulaunch.data_pipeline.sources.imagenet_samples import Sample, SampleReader, Workspace
-from ipulaunch.data_pipeline.sources.reused_memory import ReusedMemory
 from ipulaunch.data_pipeline.sources.source import Source, untuned
 
 SIDE, CHANNELS = image_decoding.SIDE, image_decoding.CHANNELS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from pathlib import Path
-from typing import List, Tuple
+from typing import List, Tuple, Union
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def _read_idx(path: Path, dimensions: int) -> np.ndarray:
     return np.frombuffer(data, np.uint8, size, start).reshape(shape)
 
 
-def _unpacked(path: Path) -> bytes:
+def _unpacked(path: Path) -> Union[bytes, memoryview]:
     try:
         return gzip_files.unpacked(path) if gzip_files.is_gzip(path) else path.read_bytes()
     except OSError as error:

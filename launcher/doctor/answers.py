@@ -67,6 +67,11 @@ def opencv():
     import cv2
     return cv2.__version__
 
+def isal():
+    from importlib.metadata import version
+    from isal import igzip_lib
+    return version("isal")
+
 def popdist():
     import popdist
     return getattr(popdist, "__version__", "")
@@ -80,7 +85,7 @@ def ipu_build():
     from tensorflow.python import ipu
     return ""
 
-for question in (python, project, memory, mpi4py, opencv, popdist, tensorflow, keras, estimators, ipu_build):
+for question in (python, project, memory, mpi4py, opencv, isal, popdist, tensorflow, keras, estimators, ipu_build):
     ask(question.__name__, question)
 lines.close()
 os._exit(0)

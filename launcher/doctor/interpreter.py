@@ -13,11 +13,13 @@ from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.launcher.doctor.machine import check_policy
 from ipulaunch.launcher.doctor.mpi import check_mpi4py
 from ipulaunch.launcher.doctor.sdk import GROUP as ON_IPUS
+from ipulaunch.launcher.launch.volumes import are_packed
 
 GROUP = "Python of the instances"
 _TENSORFLOW = "pip install 'ipulaunch[cpu]', or on a POD the SDK's tensorflow and keras wheels"
 _ESTIMATORS = "pip install 'tensorflow<2.16' or the Poplar SDK's, or train with Keras: --api keras, --no-use-estimator"
 _OPENCV = "pip install 'ipulaunch[images]'"
+_ISAL = "pip install 'ipulaunch[gzip]'"
 _WHEELS = "pip install the tensorflow and keras wheels inside the SDK; those of the package index do not support IPUs"
 
 
@@ -39,6 +41,8 @@ def check_interpreter(diagnosis: Diagnosis, environment: Environment) -> List[Ch
         checks.append(_estimators(diagnosis, answers.about("tensorflow"), answers.about("estimators")))
     if diagnosis.plan is not None and diagnosis.plan.workload == "imagenet":
         checks.append(_opencv(diagnosis, answers.about("opencv")))
+    if diagnosis.volumes is not None and are_packed(diagnosis.volumes):
+        checks.append(_isal(answers.about("isal")))
     if diagnosis.examines(POPRUN):
         checks += [_popdist(diagnosis, answers.about("popdist")), _ipu_build(diagnosis, answers.about("ipu_build"))]
     if diagnosis.examines(OPENMPI):
@@ -95,6 +99,14 @@ def _opencv(diagnosis: Diagnosis, answer: Answer) -> Check:
         stops = () if diagnosis.samples == SYNTHETIC else diagnosis.ours(*BOTH)
         return Check(GROUP, "OpenCV", MISSING if stops else WARNING, answer.error, _OPENCV, stops)
     return Check(GROUP, "OpenCV", OK, answer.value)
+
+
+def _isal(answer: Answer) -> Check:
+    """For CosmoFlow's compressed volumes; the standard library unpacks them too."""
+    if answer.error:
+        found = f"{answer.error}; zlib unpacks the volumes, at about a quarter of the speed"
+        return Check(GROUP, "isal", WARNING, found, _ISAL)
+    return Check(GROUP, "isal", OK, answer.value)
 
 
 def _popdist(diagnosis: Diagnosis, answer: Answer) -> Check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, NamedTuple, Optional, Tuple, cast
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 _LENGTH = 8  # bytes at the start of a record, the lowest first
 _MOST_BESIDE = 1024  # bytes of a record that are not the volume: its targets, and the names of both
 _VALUE = 2  # bytes of a count
+_GZIP = b"\x1f\x8b"
 
 
 class Volumes(NamedTuple):
@@ -47,11 +49,27 @@ def volumes_of(workload: str, settings: WorkloadSettings) -> Optional[Volumes]:
 
 def looks(volumes: Volumes) -> Iterator[Look]:
     """One record of each split, where it has any; the instances look at all of them."""
-    for split in volumes.splits:
-        file = next((path for path in volumes.directory.glob(f"{split}/*.tfrecord") if path.is_file()), None)
-        look = None if file is None else _look(file, volumes)
+    for file in _first_files(volumes):
+        look = _look(file, volumes)
         if look is not None:
             yield look
+
+
+def are_packed(volumes: Volumes) -> bool:
+    """Whether a first file is packed with gzip."""
+    for file in _first_files(volumes):
+        with contextlib.suppress(OSError), file.open("rb") as stream:
+            if stream.read(len(_GZIP)) == _GZIP:
+                return True
+    return False
+
+
+def _first_files(volumes: Volumes) -> Iterator[Path]:
+    """A file of each split that has one."""
+    for split in volumes.splits:
+        file = next((path for path in volumes.directory.glob(f"{split}/*.tfrecord") if path.is_file()), None)
+        if file is not None:
+            yield file
 
 
 def _look(file: Path, volumes: Volumes) -> Optional[Look]:
@@ -79,7 +97,7 @@ def _first_length(file: Path) -> Optional[int]:
     """The bytes of the first record; None for a file without one."""
     with file.open("rb") as stream:
         start = stream.read(_LENGTH)
-    if start[:2] == b"\x1f\x8b":
+    if start.startswith(_GZIP):
         import gzip  # here, because a dry run without data does not need it
 
         with gzip.open(file) as stream:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
@@ -11,6 +12,7 @@ from ipulaunch.launcher.doctor.check import Check
 from ipulaunch.launcher.doctor.diagnosis import SYNTHETIC, Diagnosis
 from ipulaunch.launcher.doctor.environment import Output
 from ipulaunch.launcher.doctor.interpreter import check_interpreter
+from ipulaunch.launcher.launch.volumes import Volumes
 
 GOOD = {
     "python": "3.8.10",
@@ -18,6 +20,7 @@ GOOD = {
     "memory": "nodes 0",
     "mpi4py": "Open MPI v5.0.8, package: x",
     "opencv": "4.11.0",
+    "isal": "1.7.2",
     "popdist": "3.3.0",
     "tensorflow": "2.6.3",
     "keras": "2.6.0",
@@ -121,6 +124,31 @@ def test_crops_need_opencv(
     diagnosis = Diagnosis(python="py", plan=make_plan(2, 2)._replace(workload=workload), samples=samples)
     check = named(check_interpreter(diagnosis, environment)).get("OpenCV")
     assert (check and check.state, check and check.stops) == (state, stops)
+
+
+@pytest.mark.parametrize(
+    ("start", "answer", "state"),
+    [
+        (b"\x1f\x8b\x08", "1.7.2", "ok"),
+        (b"\x1f\x8b\x08", None, "warning"),
+        (b"\x18\x80\x00", None, None),
+        (b"", None, None),
+        (None, None, None),
+    ],
+    ids=["gzip", "gzip without isal", "plain", "empty", "no files"],
+)
+def test_compressed_volumes_are_unpacked_faster_with_isal(
+    start: Any, answer: Any, state: Any, tmp_path: Path, make_environment: Callable[..., Any]
+) -> None:
+    if start is not None:
+        (tmp_path / "train").mkdir()
+        (tmp_path / "train" / "a.tfrecord").write_bytes(start)
+    volumes = Volumes(tmp_path, ("train", "validation"), 128, 4, 5)
+    environment = make_environment(says={"py": answered(isal=answer)})
+    check = named(check_interpreter(Diagnosis(python="py", volumes=volumes), environment)).get("isal")
+    assert (check and check.state, check and check.stops) == (state, () if state else None)
+    if check and state == "warning":
+        assert "zlib" in check.found and check.fix == "pip install 'ipulaunch[gzip]'"
 
 
 @pytest.mark.parametrize(

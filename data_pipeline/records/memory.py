@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
-from ipulaunch.data_pipeline.records.reader import PAGE, aligned
+PAGE = 4096
 
 
 class ReusedMemory:
@@ -46,3 +46,12 @@ class _Loan:
 
     def __del__(self) -> None:
         self.blocks.append(self.block)
+
+
+def aligned(shape: Sequence[int], dtype: Any, boundary: int = 64) -> np.ndarray:
+    """An uninitialised array that TensorFlow can use without a copy: it copies those not aligned to 64 bytes."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    buffer = np.empty(size + boundary, np.uint8)
+    start = -buffer.ctypes.data % boundary
+    array: np.ndarray = buffer[start : start + size].view(dtype).reshape(shape)
+    return array

@@ -6,8 +6,7 @@ from typing import Set
 import numpy as np
 import tensorflow as tf
 
-from ipulaunch.data_pipeline.records.reader import PAGE
-from ipulaunch.data_pipeline.sources.reused_memory import ReusedMemory
+from ipulaunch.data_pipeline.records.memory import PAGE, ReusedMemory
 
 
 def address(array: np.ndarray) -> int:
