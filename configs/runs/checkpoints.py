@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
-from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.configs.runs.job import Job
+from ipulaunch.configs.runs.directory import RunDirectory, is_file, records_of
+from ipulaunch.configs.runs.job import Job, job_of
+from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.configs.settings.estimators import KERAS
+
+STATE, MANIFEST = "state.npz", "manifest.json"  # of a checkpoint; the manifest is written last
 
 _PREFIX = "update-"
 ESTIMATOR_PREFIX = "model.ckpt"  # TensorFlow adds the step, and an ending for each of its files
@@ -36,6 +39,24 @@ def checkpoints_of(run: RunDirectory, job: Optional[Job]) -> Path:
 def checkpoints_in(directory: Path) -> List[Path]:
     """The checkpoints of a directory by their names, the oldest first; whether they are whole, only a reader knows."""
     return sorted(path for path in directory.glob(f"{_PREFIX}*") if path.is_dir())
+
+
+def found_in(directory: Path) -> List[Path]:
+    """The checkpoints of a directory, the oldest first: of a run, of its checkpoints, or one alone."""
+    if any(is_file(directory / name) for name in (MANIFEST, STATE)):
+        return [directory]
+    run = records_of(directory)
+    inside = checkpoints_of(run, job_of(run))
+    return checkpoints_in(inside if inside.is_dir() else directory)
+
+
+def facts_of(checkpoint: Path) -> Dict[str, Any]:
+    """What was written down beside the arrays of a checkpoint; an OSError or a ValueError if it cannot be read."""
+    manifest = parse_json(read_text(checkpoint / MANIFEST))
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("facts"), dict):
+        raise ValueError(f"{checkpoint / MANIFEST} has no facts")
+    facts: Dict[str, Any] = manifest["facts"]
+    return facts
 
 
 def half_written_in(directory: Path) -> List[Path]:

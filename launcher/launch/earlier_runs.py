@@ -146,12 +146,14 @@ def require_same(settings: WorkloadSettings, earlier: WorkloadSettings, where: s
         return
     differing = _differing(settings, earlier)
     theirs, ours = (
-        " and ".join(f"{leaf.key} {_shown(value_of(one, leaf.key))}" for leaf in differing)
+        " and ".join(f"{leaf.key} {shown(value_of(one, leaf.key))}" for leaf in differing)
         for one in (earlier, settings)
     )
     raise SettingsError(
         f"{where} was trained with {theirs or 'another network'}, and this job has {ours or 'its own'}",
-        hint=f"add {' '.join(_option(leaf, earlier) for leaf in differing)}, as in that run" if differing else "",
+        hint=f"add {' '.join(option(leaf, value_of(earlier, leaf.key)) for leaf in differing)}, as in that run"
+        if differing
+        else "",
     )
 
 
@@ -169,12 +171,13 @@ def _differing(settings: WorkloadSettings, earlier: WorkloadSettings) -> List[Le
     return found
 
 
-def _option(leaf: Leaf, earlier: WorkloadSettings) -> str:
-    value = _shown(value_of(earlier, leaf.key))
+def option(leaf: Leaf, value: object) -> str:
+    """The option that gives a setting a value."""
     flag = leaf.about.flag
-    return f"{flag} {value}" if flag and "/" not in flag else f"--set {leaf.key}={value}"
+    return f"{flag} {shown(value)}" if flag and "/" not in flag else f"--set {leaf.key}={shown(value)}"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value of a setting, as the user writes it."""
     plain = plain_value(value)
-    return "null" if plain is None else str(plain)
+    return "null" if plain is None else str(plain).lower() if isinstance(plain, bool) else str(plain)

@@ -51,5 +51,9 @@ def plan_workload(
         least_accumulation=settings.least_accumulation,
         unnamed=unnamed,
     )
+    if settings.training.resume is not None:
+        from ipulaunch.launcher.launch.continuation import require_continuable  # other launches do without
+
+        require_continuable(resolved, solution.plan.batch)
     facts, messages = examine(resolved, solution.plan, engine.backend)
     return solution._replace(training=tuple(facts), messages=(*solution.messages, *messages))

@@ -14,14 +14,12 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from ipulaunch.configs.errors import DataError, JobError
-from ipulaunch.configs.runs.checkpoints import checkpoint_name, checkpoints_in, checkpoints_of, half_written_in
-from ipulaunch.configs.runs.directory import records_of, temporary_beside, write_whole
-from ipulaunch.configs.runs.job import job_of
+from ipulaunch.configs.runs.checkpoints import MANIFEST, STATE, checkpoint_name, facts_of, found_in, half_written_in
+from ipulaunch.configs.runs.directory import temporary_beside, write_whole
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.data_pipeline.records.archive import read_arrays
 from ipulaunch.workers.lifecycle.failures import NO_SPACE, room_in
 
-_STATE, _MANIFEST = "state.npz", "manifest.json"
 _LARGEST_UPDATE = 1 << 62
 
 
@@ -78,13 +76,13 @@ def _write(directory: Path, manifest: Dict[str, Any], groups: Dict[str, Sequence
     arrays: Dict[str, Any] = {
         f"{group}_{i:08}": array for group, members in groups.items() for i, array in enumerate(members)
     }
-    with (directory / _STATE).open("w+b") as file:
+    with (directory / STATE).open("w+b") as file:
         np.savez(file, **arrays)
         file.flush()
         os.fsync(file.fileno())
         file.seek(0)
         digest = _sha256(file)
-    write_whole(directory / _MANIFEST, json.dumps({**manifest, "sha256": {_STATE: digest}}, indent=1) + "\n")
+    write_whole(directory / MANIFEST, json.dumps({**manifest, "sha256": {STATE: digest}}, indent=1) + "\n")
     _sync(directory)
 
 
@@ -107,14 +105,14 @@ def _sha256(file: Any) -> str:
 def load(path: Path) -> Checkpoint:
     """A checkpoint whose checksum holds; nothing in its files is ever executed."""
     try:
-        manifest = parse_json(read_text(path / _MANIFEST))
-        facts, digest = manifest["facts"], manifest["sha256"][_STATE]
+        manifest = parse_json(read_text(path / MANIFEST))
+        facts, digest = manifest["facts"], manifest["sha256"][STATE]
         if type(facts["update"]) is not int or not 0 <= facts["update"] <= _LARGEST_UPDATE:
             raise ValueError(f"its update is {facts['update']!r}")
-        with (path / _STATE).open("rb") as file:
+        with (path / STATE).open("rb") as file:
             found = _sha256(file)
             if found != digest:
-                raise ValueError(f"{_STATE} has the checksum {found[:12]}, its manifest says {str(digest)[:12]}")
+                raise ValueError(f"{STATE} has the checksum {found[:12]}, its manifest says {str(digest)[:12]}")
             file.seek(0)
             # They are not packed: together they cannot be larger than the file.
             arrays = read_arrays(file, lambda name: True, os.fstat(file.fileno()).st_size)
@@ -127,19 +125,10 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(path, groups["weight"], groups["optimizer"], groups["more"], facts)
 
 
-def found_in(directory: Path) -> List[Path]:
-    """The checkpoints of a directory, the oldest first: of a run, of its checkpoints, or one alone."""
-    if any((directory / name).is_file() for name in (_MANIFEST, _STATE)):
-        return [directory]
-    run = records_of(directory)
-    inside = checkpoints_of(run, job_of(run))
-    return checkpoints_in(inside if inside.is_dir() else directory)
-
-
 def loss_of(path: Path) -> float:
     """The training loss of a checkpoint; infinite if it has none."""
     try:
-        return mean_loss(parse_json(read_text(path / _MANIFEST))["facts"])
+        return mean_loss(facts_of(path))
     except (OSError, ValueError, KeyError, TypeError):
         return math.inf
 
@@ -158,7 +147,7 @@ def mean_loss(facts: Mapping[str, Any]) -> float:
 def run_of(path: Path) -> Optional[str]:
     """The directory of the run that wrote a checkpoint; nothing where it does not say."""
     try:
-        return str(parse_json(read_text(path / _MANIFEST))["facts"]["run"])
+        return str(facts_of(path)["run"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

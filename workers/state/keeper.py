@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
-from ipulaunch.configs.runs.checkpoints import checkpoints_of
+from ipulaunch.configs.runs.checkpoints import checkpoints_of, found_in
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import CheckpointWritten, Resumed, read_event
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
@@ -36,7 +36,7 @@ class Keeper:
             self.shared.mkdir(exist_ok=True)
         if instance.writes and self.is_elsewhere:
             self._require_own()
-        self.there = checkpoints.found_in(self.directory) if self.writes else []
+        self.there = found_in(self.directory) if self.writes else []
         self.keep: Optional[int] = training.keep_checkpoints
         # Those of an earlier attempt at the same run count as well.
         self.saved: List[Path] = self.there if self.resumes_itself else []
@@ -52,7 +52,7 @@ class Keeper:
 
     def _require_own(self) -> None:
         """Refuse a place with checkpoints of another run, unless that is the one that is continued."""
-        writers = [checkpoints.run_of(path) for path in checkpoints.found_in(self.directory)]
+        writers = [checkpoints.run_of(path) for path in found_in(self.directory)]
         others = [run for run in writers if run != self.run]
         if others and not (self._continues_there and (self.run in writers or not _was_kept_out(self.instance.run))):
             raise SettingsError(
@@ -63,12 +63,12 @@ class Keeper:
     @property
     def _continues_there(self) -> bool:
         resume = self.instance.settings.training.resume
-        continued = checkpoints.found_in(Path(resume)) if resume else []
+        continued = found_in(Path(resume)) if resume else []
         return any(path.parent.resolve() == self.directory.resolve() for path in continued)
 
     def _require_alone(self) -> None:
         """Refuse to write where another run has begun to write since this one started."""
-        for path in checkpoints.found_in(self.directory):
+        for path in found_in(self.directory):
             if path in self.there or path in self.saved:
                 continue
             run = checkpoints.run_of(path)

@@ -6,15 +6,18 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from ipulaunch.configs.errors import DataError, SettingsError
+from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.runs.checkpoints import found_in
 from ipulaunch.configs.runs.directory import RunDirectory, records_of
+from ipulaunch.topology.planning.identity import network_of_training, require_long_enough, require_same
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
 from ipulaunch.workers.state import checkpoints
 from ipulaunch.workers.state.checkpoints import Checkpoint
-from ipulaunch.workers.state.identity import require_same
 from ipulaunch.workers.state.keeper import Keeper
 from ipulaunch.workers.state.training_state import TrainingState
+
+TOO_SHORT = "give a larger --num-epochs, or evaluate it with --no-training --checkpoint-input-dir"
 
 
 def resume(
@@ -34,21 +37,23 @@ def resume(
         keeper.saved = []  # nor are they validated
         return None
     if checkpoint is None:
-        named = bool(damaged) and checkpoints.found_in(where) == [where]
+        named = bool(damaged) and found_in(where) == [where]
         message = damaged[0] if named else "; ".join([f"there is no complete checkpoint in {where}", *damaged[:1]])
         raise DataError(message, hint="name another one, or leave --resume out to start a new training")
     path = str(checkpoint.path)
     for reason in damaged:
         instance.warn(f"{reason}; {checkpoint.path.name} is taken instead")
     require_same(identity, checkpoint.facts, path, "resume with the settings of the run, which are in its job.yaml")
-    if checkpoint.update > progress.events.total_updates:
-        raise SettingsError(
-            f"{path} has made {checkpoint.update} updates, and this training is {progress.events.total_updates} long",
-            hint="give a larger --num-epochs, or evaluate it with --no-training --checkpoint-input-dir",
-        )
+    require_long_enough(path, checkpoint.update, progress.events.total_updates, hint=TOO_SHORT)
     state.restore(checkpoint)
     progress.continue_from(path, checkpoint.update, checkpoint.facts)
     return checkpoint
+
+
+def require_same_network(instance: Instance, checkpoint: Checkpoint) -> None:
+    """Refuse to evaluate the weights of another network."""
+    hint = "evaluate it with the settings of its run, which are in its job.yaml"
+    require_same(network_of_training(instance.settings), checkpoint.facts, str(checkpoint.path), hint)
 
 
 def metrics_of(instance: Instance, checkpoint: Checkpoint) -> Path:

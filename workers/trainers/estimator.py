@@ -15,7 +15,6 @@ from ipulaunch.topology.planning.host_events import HostEvents, in_calls_of
 from ipulaunch.workers.feeds import training_feed, validation_batch, validation_feed, validation_progress
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
-from ipulaunch.workers.state.identity import identity_of
 from ipulaunch.workers.trainers.hooks import Outside, Save, Tell, Watch
 from ipulaunch.workers.trainers.model_dir import ModelDir, Newest
 from ipulaunch.workers.trainers.trainer import Begun, Row, Trainer
@@ -47,7 +46,7 @@ class EstimatorTrainer(Trainer):
         instance, events = self.instance, self.events
         self.found = newest = self.directory.newest()
         # TensorFlow's step counts micro-batches.
-        self.identity = {**identity_of(instance, source), "accumulation": instance.batch.accumulation}
+        self.identity = {**self.identity_on(source), "accumulation": instance.batch.accumulation}
         known = self.directory.check(self.identity, newest, events.total_updates)
         if newest is not None:
             if newest.update % events.updates_per_call:

@@ -9,15 +9,15 @@ from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.runs.checkpoints import found_in
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.feeds import tracing, training_feed, validation_batch, validation_feed, validation_progress
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
 from ipulaunch.workers.state import checkpoints
-from ipulaunch.workers.state.identity import identity_of, network_of_training, require_same
 from ipulaunch.workers.state.keeper import Keeper
-from ipulaunch.workers.state.resuming import metrics_of, resume
+from ipulaunch.workers.state.resuming import metrics_of, require_same_network, resume
 from ipulaunch.workers.state.training_state import prepare_training
 from ipulaunch.workers.trainers.trainer import Begun, Row, Trainer
 
@@ -42,7 +42,7 @@ class KerasTrainer(Trainer):
         return self.keeper.newest if self.keeper is not None else ""
 
     def begin(self, source: Source, progress: Progress) -> Begun:
-        identity = identity_of(self.instance, source)
+        identity = self.identity_on(source)
         self.keeper = keeper = Keeper(self.instance, self.state, identity)
         if self.instance.settings.training.resume is None:
             return Begun(0)
@@ -75,7 +75,7 @@ class KerasTrainer(Trainer):
         instance = self.instance
         asked, paths = instance.settings.training.checkpoint_input_dir, self.keeper.saved if self.keeper else []
         if asked is not None and instance.writes:
-            paths = checkpoints.found_in(Path(asked))
+            paths = found_in(Path(asked))
         text = json.dumps([str(path) for path in paths])
         paths = [Path(found) for found in json.loads(instance.backend.collective.first(text))]
         if not paths and not instance.settings.training.training:
@@ -89,8 +89,7 @@ class KerasTrainer(Trainer):
             whole = self._whole(checkpoint)
             if whole is None:
                 return None
-            hint = "evaluate it with the settings of its run, which are in its job.yaml"
-            require_same(network_of_training(self.instance.settings), whole.facts, str(checkpoint), hint)
+            require_same_network(self.instance, whole)
             self.state.restore_weights(whole)
             row = {"checkpoint": checkpoint.name, "update": whole.update, "epoch": whole.facts.get("epoch")}
         return {**row, **{f"val_{name}": value for name, value in self._validate(source).items()}}

@@ -8,13 +8,13 @@ from typing import Any, Dict, NamedTuple, Optional
 
 import tensorflow as tf
 
-from ipulaunch.configs.errors import DataError, SettingsError
+from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.checkpoints import checkpoints_of
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
+from ipulaunch.topology.planning.identity import require_long_enough, require_same
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
-from ipulaunch.workers.state.identity import require_same
 
 _NOTES = "ipulaunch.json"
 
@@ -76,11 +76,8 @@ class ModelDir:
             raise self._unknown(str(error)) from error
         hint = "continue with the settings it was begun with, or name another --model-dir"
         require_same(identity, known, str(self.path), hint)
-        if newest.update > total_updates:
-            raise SettingsError(
-                f"{newest.path} has made {newest.update} updates, and this training is {total_updates} long",
-                hint="give a larger --num-epochs, or evaluate it with --test-only",
-            )
+        hint = "give a larger --num-epochs, or evaluate it with --test-only"
+        require_long_enough(newest.path, newest.update, total_updates, hint)
         if known.get("update") != newest.update:  # it ended between the two writes, or a checkpoint was removed
             known["since_log"] = {"updates": 0, "sums": {}}
         return known

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.planning.host_events import HostEvents
+from ipulaunch.topology.planning.identity import identity_of
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
 
@@ -35,6 +36,11 @@ class Trainer(ABC):
 
     def __init__(self, instance: Instance, events: HostEvents) -> None:
         self.instance, self.events = instance, events
+
+    def identity_on(self, source: Source) -> Row:
+        """What must not change between this training and the one that it continues."""
+        job, batch = self.instance.job, self.instance.batch
+        return identity_of(job.workload, job.settings, batch.global_size, source.samples)
 
     @property
     @abstractmethod

@@ -23,6 +23,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 import numpy as np
 import pytest
 
+from ipulaunch.configs.runs.checkpoints import found_in
 from ipulaunch.workers.state import checkpoints
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
@@ -129,7 +130,7 @@ class Trial:
 
     def assert_checkpoints_are_whole(self, newest: Optional[int]) -> None:
         """Every checkpoint there is, and at least that of an update."""
-        updates = [checkpoints.load(path).update for path in checkpoints.found_in(self.checkpoints)]
+        updates = [checkpoints.load(path).update for path in found_in(self.checkpoints)]
         assert updates == [] if newest is None else updates[-1] >= newest
 
     def assert_continues(self, undisturbed: Optional[Trial]) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipulaunch.workers.state.checkpoints import found_in, load
+from ipulaunch.configs.runs.checkpoints import found_in
+from ipulaunch.workers.state.checkpoints import load
 
 PROGRAM = Path(__file__).parent / "programs" / "killed.py"
 LIGHT = Path(__file__).parents[1] / "faults" / "light"  # a TensorFlow in NumPy

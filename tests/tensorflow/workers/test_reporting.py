@@ -14,6 +14,7 @@ import pytest
 from fixtures.plans import ipu_backend, plan_of
 
 from ipulaunch.configs.errors import JobError, NotReadyError, StoppedError
+from ipulaunch.configs.runs.checkpoints import found_in
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.images import ImageData, ImageModel, ImageSettings
@@ -28,7 +29,7 @@ from ipulaunch.workers.lifecycle.records import Records
 from ipulaunch.workers.lifecycle.stopping import StopRequest
 from ipulaunch.workers.models.measures import Measure
 from ipulaunch.workers.run import run_instance
-from ipulaunch.workers.state.checkpoints import Checkpoint, found_in, load
+from ipulaunch.workers.state.checkpoints import Checkpoint, load
 from ipulaunch.workers.state.keeper import Keeper
 from ipulaunch.workers.state.weights_and_biases import wandb_run
 from ipulaunch.workers.validate import sweep_metrics

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional, Type
 
 from ipulaunch.configs.keras_2 import use_keras_2
+from ipulaunch.configs.runs.checkpoints import found_in
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 use_keras_2(os.environ)
@@ -117,7 +118,7 @@ def die_in(step: str, calls: int) -> None:
 
 def made(directory: Path) -> int:
     """The update of the newest checkpoint; all that there are must be whole."""
-    return max((checkpoints.load(path).update for path in checkpoints.found_in(directory)), default=0)
+    return max((checkpoints.load(path).update for path in found_in(directory)), default=0)
 
 
 def in_a_child(work: Callable[[], None]) -> int:

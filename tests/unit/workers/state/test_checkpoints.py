@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ipulaunch.configs.errors import DataError, JobError
+from ipulaunch.configs.runs.checkpoints import found_in
 from ipulaunch.workers.state import checkpoints
 
 WEIGHTS = [np.array([1.0, 2.0], np.float32), np.array(7, np.float16)]
@@ -75,7 +76,7 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_is_taken(tmp_path
     assert newest is not None and newest.update == 8
     (reason,) = told
     assert reason.startswith(f"{path} is not a complete checkpoint: ")
-    assert checkpoints.found_in(path) == [path]
+    assert found_in(path) == [path]
 
 
 def test_objects_that_would_run_code_are_refused(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_a_run_directory_that_was_removed_does_not_come_back(tmp_path: Path) -> 
 def test_what_an_ended_process_left_half_written_is_no_checkpoint(tmp_path: Path) -> None:
     whole = save(tmp_path, 8)
     save(tmp_path, 12).rename(tmp_path / ".update-00000012.4711")
-    assert checkpoints.found_in(tmp_path) == [whole]
+    assert found_in(tmp_path) == [whole]
 
 
 @pytest.mark.parametrize("where", ["run", "run/checkpoints", "run/checkpoints/update-00000012"])
@@ -132,7 +133,7 @@ def test_a_run_that_was_submitted_has_its_checkpoints_inside(tmp_path: Path) -> 
     for place in (tmp_path, tmp_path / "run"):
         (place / "plan.json").touch()
     path = save(directory, 8)
-    assert checkpoints.found_in(tmp_path) == [path]
+    assert found_in(tmp_path) == [path]
 
 
 def test_a_checkpoint_tells_its_run_if_it_knows_it(tmp_path: Path) -> None:
@@ -185,4 +186,4 @@ def test_what_is_to_be_removed_may_be_gone_and_leftovers_may_lie_in_its_way(tmp_
     for leftover in (f".{saved[1].name}.removed", f".{saved[1].name}.{os.getpid()}"):
         shutil.copytree(saved[1], tmp_path / leftover)
     assert checkpoints.prune(saved, 1, None) == saved[2:]
-    assert checkpoints.found_in(tmp_path) == saved[2:]
+    assert found_in(tmp_path) == saved[2:]
