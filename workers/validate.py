@@ -52,7 +52,9 @@ def judged(rows: Sequence[Row], measure: Measure, target: Optional[float]) -> Di
     name, sign = f"val_{measure.name}", -1 if measure.better == "higher" else 1
     last = {key: value for key, value in rows[-1].items() if key.startswith("val_")}
     best = min(rows, key=lambda row: (sign * row[name], row["val_loss"]))  # of equals, the one that is surer
-    found: Dict[str, Any] = {"metrics": last, "best": best, "judged_by": name}
+    found: Dict[str, Any] = {"metrics": last, "judged_by": name}
+    if measure.better != "higher" or best[name] > 0:  # of checkpoints that get nothing right, none is best
+        found["best"] = best
     if target is not None:
         reached = (row for row in rows if sign * row[name] <= sign * target)
         found["target"] = {"value": target, "reached_by": next(reached, None)}

@@ -53,18 +53,6 @@ class Optimizer(Settings):
                 f"momentum {self.momentum:g} with {self.name}, which has none",
                 hint="use --momentum 0, or --optimizer sgd",
             )
-        if self.auto_loss_scaling and (self.name != "sgd" or self.momentum):
-            found = self.name + (f" with momentum {self.momentum:g}" if self.momentum else "")
-            raise SettingsError(
-                f"automatic loss scaling works with sgd without momentum, and this is {found}: the state of other"
-                " optimizers would mix gradients of different scales",
-                hint="use --optimizer sgd --momentum 0, or a fixed --loss-scaling",
-            )
-        if self.auto_loss_scaling and (self.weight_decay or self.l2_regularization):
-            raise SettingsError(
-                "automatic loss scaling takes no weight decay and no L2 regularization",
-                hint="use a fixed --loss-scaling",
-            )
 
 
 class Schedule(Settings):
@@ -103,3 +91,22 @@ class Schedule(Settings):
             )
         if list(self.boundaries) != sorted(set(self.boundaries)):
             raise SettingsError(f"schedule.boundaries {self.boundaries} do not rise")
+
+
+def check_automatic_scaling(optimizer: Optimizer, schedule: Schedule) -> None:
+    """Raise with all that automatic loss scaling does not work with, and all that would have to change."""
+    found = (
+        (optimizer.name != "sgd", f"the optimizer {optimizer.name}", "--optimizer sgd"),
+        (optimizer.momentum, f"momentum {optimizer.momentum:g}", "--momentum 0"),
+        (optimizer.weight_decay, f"weight decay {optimizer.weight_decay:g}", "--weight-decay 0"),
+        (optimizer.l2_regularization, f"L2 regularization {optimizer.l2_regularization:g}", "--l2-regularization 0"),
+        (schedule.name != "const", f"a learning rate that is {schedule.name}", "--lr-schedule const"),
+        (schedule.warmup_epochs, f"{schedule.warmup_epochs:g} epochs of warm-up", "--lr-warmup-epochs 0"),
+    )
+    obstacles, changes = [what for is_set, what, _ in found if is_set], [to for is_set, _, to in found if is_set]
+    if obstacles:
+        raise SettingsError(
+            "automatic loss scaling works with sgd alone and a constant learning rate, since all else mixes gradients"
+            f" of different scales; in its way: {', '.join(obstacles)}",
+            hint=f"use {' '.join(changes)}, and on IPUs --precision 16.16; or a fixed --loss-scaling",
+        )

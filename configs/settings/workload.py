@@ -8,7 +8,7 @@ from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.device import Device
 from ipulaunch.configs.settings.estimators import KERAS, EstimatorRun, check_api
-from ipulaunch.configs.settings.optimization import Optimizer, Schedule
+from ipulaunch.configs.settings.optimization import Optimizer, Schedule, check_automatic_scaling
 from ipulaunch.configs.settings.schema import Settings, section, setting
 from ipulaunch.configs.settings.sections import Launch, Pipeline, Survival, Training
 
@@ -76,13 +76,8 @@ class WorkloadSettings(Settings):
                 f"batch statistics over {device.distributed_norm_replicas} replicas of {pipeline.ipus} IPUs each",
                 hint="replicas that share batch statistics have one IPU each",
             )
-        if self.optimizer.auto_loss_scaling and (self.schedule.name != "const" or self.schedule.warmup_epochs):
-            warmup = f" after {self.schedule.warmup_epochs:g} epochs of warm-up" if self.schedule.warmup_epochs else ""
-            raise SettingsError(
-                f"automatic loss scaling works with a constant learning rate, and this one is {self.schedule.name}"
-                f"{warmup}",
-                hint="use --lr-schedule const without warm-up, or a fixed --loss-scaling",
-            )
+        if self.optimizer.auto_loss_scaling:
+            check_automatic_scaling(self.optimizer, self.schedule)
 
     @property
     def api(self) -> str:
@@ -154,8 +149,8 @@ class WithEstimators(WorkloadSettings):
     estimator: EstimatorRun = section(EstimatorRun)
 
     def __post_init__(self) -> None:
+        check_api(self)  # first: no other settings would make an Estimator do what it cannot
         super().__post_init__()
-        check_api(self)
 
     @property
     def estimator_run(self) -> EstimatorRun:

@@ -1,4 +1,4 @@
-"""Makes sets of pictures in the published formats of ImageNet, CIFAR-10 and MNIST."""
+"""Makes sets of pictures in the published formats of ImageNet, CIFAR-10, CIFAR-100 and MNIST."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def imagenet_sample(options: Dict[str, Any], split: str, number: int) -> Dict[st
 
 
 def small_samples(
-    options: Dict[str, Any], split: str, count: int, side: int, progress: Progress
+    options: Dict[str, Any], split: str, count: int, side: int, progress: Progress, classes: int = 10
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """This many square pictures of ten classes, all at once, and their labels."""
+    """This many square pictures, all at once, and their labels."""
 
     def one(number: int) -> Tuple[np.ndarray, int]:
         draw = generator(options["seed"], split, number)
-        label = int(draw.integers(10))
-        picture, _ = paint(draw, label, 10, side, side, noise=25)
+        label = int(draw.integers(classes))
+        picture, _ = paint(draw, label, classes, side, side, noise=25)
         progress.add()
         return picture, label
 
@@ -107,8 +107,7 @@ def _cifar10(directory: Path, counts: Dict[str, int], options: Dict[str, Any], p
     pickled.mkdir()
     binary.mkdir()
     for split, count in counts.items():
-        pictures, labels = small_samples(options, split, count, 32, progress)
-        rows = pictures.transpose(0, 3, 1, 2).reshape(count, 3072)  # all of red, of green, of blue
+        rows, labels = _cifar_rows(options, split, count, progress, 10)
         is_train = split == "train"
         parts = np.array_split(np.arange(count), _CIFAR_BATCHES) if is_train else [np.arange(count)]
         for number, part in enumerate(parts, 1):
@@ -131,6 +130,39 @@ def _cifar10(directory: Path, counts: Dict[str, int], options: Dict[str, Any], p
     (binary / "batches.meta.txt").write_text("\n".join(_CIFAR_NAMES) + "\n\n")
 
 
+def _cifar100(directory: Path, counts: Dict[str, int], options: Dict[str, Any], progress: Progress) -> None:
+    pickled, binary = directory / "cifar-100-python", directory / "cifar-100-binary"
+    pickled.mkdir()
+    binary.mkdir()
+    for split, count in counts.items():
+        rows, labels = _cifar_rows(options, split, count, progress, 100)
+        groups = labels // 5  # the published set has 20 groups of 5 classes each
+        name = "train" if split == "train" else "test"
+        batch = {
+            b"filenames": [b"made_up_s_%06d.png" % sample for sample in range(count)],
+            b"batch_label": b"training batch 1 of 1" if split == "train" else b"testing batch 1 of 1",
+            b"fine_labels": labels.tolist(),
+            b"coarse_labels": groups.tolist(),
+            b"data": rows,
+        }
+        (pickled / name).write_bytes(old_pickle(batch))
+        (binary / f"{name}.bin").write_bytes(np.column_stack([groups, labels, rows]).tobytes())
+    names = {"fine": [f"class_{number:02}" for number in range(100)], "coarse": [f"group_{n:02}" for n in range(20)]}
+    meta: Dict[bytes, Any] = {}
+    for kind, texts in names.items():
+        meta[f"{kind}_label_names".encode()] = [text.encode() for text in texts]
+        (binary / f"{kind}_label_names.txt").write_text("\n".join(texts) + "\n")
+    (pickled / "meta").write_bytes(old_pickle(meta))
+
+
+def _cifar_rows(
+    options: Dict[str, Any], split: str, count: int, progress: Progress, classes: int
+) -> Tuple[np.ndarray, np.ndarray]:
+    """The pictures of a split as published, all of red, of green and of blue, and their labels."""
+    pictures, labels = small_samples(options, split, count, 32, progress, classes)
+    return pictures.transpose(0, 3, 1, 2).reshape(count, 3072), labels
+
+
 def _mnist(directory: Path, counts: Dict[str, int], options: Dict[str, Any], progress: Progress) -> None:
     for split, count in counts.items():
         pictures, labels = small_samples(options, split, count, 28, progress)
@@ -146,5 +178,6 @@ def _mnist(directory: Path, counts: Dict[str, int], options: Dict[str, Any], pro
 _KINDS: Dict[str, Callable[[Path, Dict[str, int], Dict[str, Any], Progress], None]] = {
     "imagenet": _imagenet,
     "cifar10": _cifar10,
+    "cifar100": _cifar100,
     "mnist": _mnist,
 }

@@ -16,7 +16,7 @@ _OF_BATCHES = ("micro_batch_size", "accumulation", "global_batch_size")
 _WIDEST_TABLE = 200  # columns; PopRun's table of more replicas is longer than any terminal
 
 
-def print_plan(solution: Solution, explain: bool, as_json: bool) -> None:
+def print_plan(solution: Solution, engine: str, *, explain: bool, whole: bool, as_json: bool) -> None:
     """The plan and its picture on stdout; notes and warnings on stderr."""
     if as_json:
         click.echo(json.dumps({**solution_data(solution), **messages_data(solution.messages)}, indent=1))
@@ -33,7 +33,7 @@ def print_plan(solution: Solution, explain: bool, as_json: bool) -> None:
         if solution.rejected:
             click.echo("instances not taken:")
             click.echo(table([(f"  {r.instances}", r.why) for r in solution.rejected]) + "\n")
-    click.echo(draw_plan(plan))
+    click.echo(draw_plan(plan, whole))
     if poprun_table_width(plan) <= _WIDEST_TABLE:
-        click.echo("\n" + draw_poprun_table(plan))
+        click.echo("\n" + draw_poprun_table(plan, engine))
     show_messages(solution.messages)

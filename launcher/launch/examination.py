@@ -82,6 +82,9 @@ def _not_as_asked(resolved: Resolved, plan: Plan) -> List[str]:
     if settings.device.accelerator_side_reduction and (plan.replicas == 1 or settings.pipeline.splits):
         why = "there is only one replica" if plan.replicas == 1 else "a pipeline is reduced once in a device call"
         found.append(f"--accelerator-side-reduction has no effect: {why}")
+    data = settings.data
+    if data.is_synthetic and data.synthetic_data is None and not resolved.rehearsal:
+        found.append(f"the samples are synthetic: give {data.option}, or --synthetic-data cpu if that is meant")
     if "data.pipeline_num_parallel" in given and settings.data.synthetic_data == "ipu":
         found.append("data.pipeline_num_parallel has no effect on images that the device makes")
     return found

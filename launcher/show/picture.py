@@ -9,6 +9,7 @@ from ipulaunch.topology import Placement, Plan
 
 _MOST_HOSTS = 4  # shown one by one; a plan gives all the same number of instances
 _MOST_INSTANCES = 16  # of one host
+_ALL = "; ipulaunch plan --all shows them"
 _LABEL_WIDTH = 11  # in PopRun's table
 
 
@@ -19,26 +20,27 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def draw_plan(plan: Plan) -> str:
-    """Which instance sits where, with which cores, replicas and IPUs."""
+def draw_plan(plan: Plan, whole: bool = False) -> str:
+    """Which instance sits where, with which cores, replicas and IPUs; of many hosts and instances some, or all."""
     lines: List[str] = []
     hosts = plan.hosts
-    shown = hosts if len(hosts) <= _MOST_HOSTS else (hosts[0], hosts[-1])
+    shown = hosts if whole or len(hosts) <= _MOST_HOSTS else (hosts[0], hosts[-1])
     by_host: Dict[str, List[Placement]] = {}
     for placement in plan.placements:
         by_host.setdefault(placement.host, []).append(placement)
     for host in shown:
         if host == shown[-1] and len(shown) < len(hosts):
             lines.append(
-                f"... {len(hosts) - 2} more hosts with {counted(plan.instances_per_host, 'instance')} each ..."
+                f"... {len(hosts) - 2} more hosts with {counted(plan.instances_per_host, 'instance')} each{_ALL} ..."
             )
-        lines += _host(plan, host, by_host[host])
+        members = by_host[host]
+        lines += _host(plan, host, members, len(members) if whole else _MOST_INSTANCES)
     return "\n".join(lines)
 
 
-def _host(plan: Plan, host: str, placements: Sequence[Placement]) -> List[str]:
+def _host(plan: Plan, host: str, placements: Sequence[Placement], most: int) -> List[str]:
     groups: Dict[Tuple[int, ...], List[Placement]] = {}
-    for placement in placements[:_MOST_INSTANCES]:
+    for placement in placements[:most]:
         groups.setdefault(placement.numa_nodes, []).append(placement)
     cells = [_cells(plan, placement) for members in groups.values() for placement in members]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
@@ -50,8 +52,8 @@ def _host(plan: Plan, host: str, placements: Sequence[Placement]) -> List[str]:
         for placement in members:
             row = "  ".join(cell.ljust(width) for cell, width in zip(_cells(plan, placement), widths))
             lines.append(f"{' ' if is_last else '│'}    {row}".rstrip())
-    if len(placements) > _MOST_INSTANCES:
-        lines.append(f"     ... {len(placements) - _MOST_INSTANCES} more instances ...")
+    if len(placements) > most:
+        lines.append(f"     ... {len(placements) - most} more instances{_ALL} ...")
     return lines
 
 
@@ -75,8 +77,8 @@ def poprun_table_width(plan: Plan) -> int:
     return _LABEL_WIDTH + plan.replicas * (_cell(plan) + 1) + 2
 
 
-def draw_poprun_table(plan: Plan) -> str:
-    """The table `poprun --print-topology=yes` prints for this plan."""
+def draw_poprun_table(plan: Plan, engine: str = "poprun") -> str:
+    """The table that `poprun --print-topology=yes` prints for this plan, with the name of the engine on top."""
     cell = _cell(plan)
     width = plan.replicas * (cell + 1) - 1
     full = _LABEL_WIDTH + 1 + width
@@ -89,7 +91,7 @@ def draw_poprun_table(plan: Plan) -> str:
         _poprun_row("replicas", [f" {index:<{cell - 2}} " for index in range(plan.replicas)]),
     ]
     rule = f"|{'-' * _LABEL_WIDTH}|{'-' * width}|"
-    lines = [" " + "=" * full, f"|{_centre('poprun topology', full)}|", f"|{'=' * full}|"]
+    lines = [" " + "=" * full, f"|{_centre(f'{engine} topology', full)}|", f"|{'=' * full}|"]
     return "\n".join([*lines, f"\n{rule}\n".join(rows), " " + "-" * full])
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
+from typing import Callable, NamedTuple, Tuple
 
 from ipulaunch.configs.settings.images import ImageModel, ImageSettings
 from ipulaunch.topology.networks.builder import Builder
 from ipulaunch.topology.networks.images import conv, norm, pixels
 from ipulaunch.topology.networks.network import Network
 
-BLOCKS: Dict[str, Tuple[int, ...]] = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
 _CIFAR_CHANNELS = (16, 32, 64)
 # Blocks in each stack: 6 n + 2 layers have weights.
 CIFAR_BLOCKS = {f"cifar_resnet{6 * blocks + 2}": blocks for blocks in (1, 3, 5, 7, 9)}
@@ -24,8 +23,8 @@ def resnet(settings: ImageSettings) -> Network:
     x = net.activation("conv1_relu", norm(net, "conv1", x, 64, model), "relu")
     x = net.pad("pool1_pad", x, 1)
     x = net.pool("pool1_pool", x, "max", 3, strides=2)
-    block, channels = (_bottleneck, 256) if model.name == "resnet50" else (_basic, 64)
-    for stack, blocks in enumerate(BLOCKS[model.name], start=2):
+    block, channels, stacks = RESNETS[model.name]
+    for stack, blocks in enumerate(stacks, start=2):
         for number in range(1, blocks + 1):
             is_first = number == 1
             strides = 2 if is_first and stack > 2 else 1
@@ -65,6 +64,21 @@ def _conv(
 ) -> str:  # fmt: skip
     """A convolution and its norm."""
     return norm(net, prefix, conv(net, f"{prefix}_conv", x, channels, kernel, strides), channels, model, gamma)
+
+
+class _ResNet(NamedTuple):
+    """What tells one residual network for ImageNet from another."""
+
+    block: Callable[[Builder, str, str, int, int, ImageModel, bool], str]
+    channels: int  # that the blocks of the first stack give; doubled in each following one
+    blocks: Tuple[int, ...]  # in each stack
+
+
+RESNETS = {
+    "resnet18": _ResNet(_basic, 64, (2, 2, 2, 2)),
+    "resnet34": _ResNet(_basic, 64, (3, 4, 6, 3)),
+    "resnet50": _ResNet(_bottleneck, 256, (3, 4, 6, 3)),
+}
 
 
 def cifar_resnet(settings: ImageSettings) -> Network:

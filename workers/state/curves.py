@@ -38,5 +38,5 @@ def draw_curves(run: RunDirectory, rows: List[Dict[str, Any]]) -> None:
     figure.suptitle(run.path.name)
     figure.tight_layout()
     for ending in ("png", "svg"):
-        figure.savefig(run.curves(ending), dpi=120)
+        figure.savefig(run.curves(ending), dpi=120, bbox_inches="tight")  # also with a title wider than the panels
     pyplot.close(figure)

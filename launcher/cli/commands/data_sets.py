@@ -69,6 +69,13 @@ def make_cifar10(as_json: bool, **options: Any) -> None:
     _print_made(run_task("make_images", {"kind": "cifar10", **options}).result, as_json)
 
 
+@make.command("cifar100")
+@_make_options(5000, 1000)
+def make_cifar100(as_json: bool, **options: Any) -> None:
+    """Write the Python and the binary version."""
+    _print_made(run_task("make_images", {"kind": "cifar100", **options}).result, as_json)
+
+
 @make.command("mnist")
 @_make_options(6000, 1000)
 def make_mnist(as_json: bool, **options: Any) -> None:

@@ -63,6 +63,7 @@ def command() -> None:
 
 def _output_options(function: Any) -> Any:
     function = click.option("--json", "as_json", is_flag=True, help="Print the plan and its reasons as JSON.")(function)
+    function = click.option("--all", "whole", is_flag=True, help="Show every host and instance.")(function)
     return click.option("--explain", is_flag=True, help="Show where every number comes from, and what was rejected.")(
         function
     )
@@ -85,7 +86,12 @@ def _plan_workload(workload: str) -> click.Command:
     )
     @settings_options(workload)
     def plan(
-        explain: bool, as_json: bool, suggest_splits: Optional[int], splits_by: Optional[str], **values: Any
+        explain: bool,
+        whole: bool,
+        as_json: bool,
+        suggest_splits: Optional[int],
+        splits_by: Optional[str],
+        **values: Any,
     ) -> None:
         refuse_splits_by(splits_by, suggest_splits)
         engine = choose_engine(engine_from(values), dry_run=True)
@@ -93,7 +99,8 @@ def _plan_workload(workload: str) -> click.Command:
         if suggest_splits is not None:
             print_suggestion(resolved.settings, suggest_splits, splits_by or "flops", as_json)
             return
-        print_plan(plan_workload(resolved, launch_options_from(values), engine, unnamed=hosts_of_pod), explain, as_json)
+        solution = plan_workload(resolved, launch_options_from(values), engine, unnamed=hosts_of_pod)
+        print_plan(solution, engine.name, explain=explain, whole=whole, as_json=as_json)
 
     with_help(plan, _HELP)
     return plan
@@ -103,12 +110,13 @@ def _plan_workload(workload: str) -> click.Command:
 @where_options
 @_output_options
 @program_options
-def _plan_program(explain: bool, as_json: bool, **values: Any) -> None:
+def _plan_program(explain: bool, whole: bool, as_json: bool, **values: Any) -> None:
     """Show the plan for a PopDist program of your own."""
     settings = program_settings(values)
     engine = choose_engine(values["engine"], dry_run=True)
     options = launch_options_from(values)
-    print_plan(plan_program(options, engine, settings, unnamed=hosts_of_pod), explain, as_json)
+    solution = plan_program(options, engine, settings, unnamed=hosts_of_pod)
+    print_plan(solution, engine.name, explain=explain, whole=whole, as_json=as_json)
 
 
 with_help(_plan_program, _HELP)

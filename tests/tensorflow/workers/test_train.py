@@ -631,6 +631,13 @@ def test_of_errors_the_lower_one_is_better() -> None:
     assert judged(rows, measures_of(CosmoflowSettings())[-1], 0.05)["target"]["reached_by"] is None
 
 
+def test_of_checkpoints_that_get_nothing_right_none_is_best() -> None:
+    rows: List[Dict[str, Any]] = [{"update": update, "val_loss": 1 / update, "val_accuracy": 0.0} for update in (4, 8)]
+    assert "best" not in judged(rows, measures_of(ImageSettings())[-1], None)
+    rows.append({"update": 12, "val_loss": 1.0, "val_accuracy": 0.5})
+    assert judged(rows, measures_of(ImageSettings())[-1], None)["best"] == rows[-1]
+
+
 def test_validation_has_a_micro_batch_of_its_own(run: Callable[..., Run], validated: Run) -> None:
     found = run("evaluated", validation_micro_batch_size=5, **evaluating(validated))
     assert found.summary["metrics"]["val_loss"] == pytest.approx(validated.summary["metrics"]["val_loss"], rel=1e-5)

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from ipulaunch.configs.errors import UsageError
+from ipulaunch.data_pipeline.sources.cifar_files import versions
 from ipulaunch.data_pipeline.tools import make_cosmoflow, make_images
 from ipulaunch.data_pipeline.tools.make_cosmoflow import draw_sample
 from ipulaunch.data_pipeline.tools.new_set import new_directory
@@ -156,6 +157,22 @@ def test_cifar10_is_the_binary_version_and_the_python_version(tmp_path: Path) ->
     assert nearest_mean_accuracy(everything[:, 1:].astype(np.float32), everything[:, 0], 203) > 0.9
 
 
+def test_cifar100_is_the_binary_version_and_the_python_version(tmp_path: Path) -> None:
+    options = {"samples": 400, "validation_samples": 50, "seed": 0, "kind": "cifar100", "out": str(tmp_path / "set")}
+    make_images.run(options, quiet)
+    for split, count in (("train", 400), ("validation", 50)):
+        (binary,), (pickled,) = versions(tmp_path / "set", split, 100)[1], versions(tmp_path / "set", split, 100)[3]
+        (pixels, labels), (same_pixels, same_labels) = binary.read(), pickled.read()
+        assert pixels.shape == (count, 32, 32, 3)
+        np.testing.assert_array_equal(pixels, same_pixels)
+        np.testing.assert_array_equal(labels, same_labels)
+    folder = tmp_path / "set" / "cifar-100-binary"
+    rows = np.frombuffer((folder / "train.bin").read_bytes(), np.uint8).reshape(400, 3074)
+    np.testing.assert_array_equal(rows[:, 0], rows[:, 1] // 5)
+    assert len(np.unique(rows[:, 1])) > 50
+    assert len((folder / "fine_label_names.txt").read_text().split()) == 100
+
+
 def test_mnist_has_the_published_form(tmp_path: Path) -> None:
     options = {"samples": 200, "validation_samples": 50, "seed": 0, "kind": "mnist", "out": str(tmp_path / "set")}
     make_images.run(options, quiet)
@@ -168,7 +185,7 @@ def test_mnist_has_the_published_form(tmp_path: Path) -> None:
     assert nearest_mean_accuracy(inputs, np.concatenate(labels), 200) > 0.9
 
 
-@pytest.mark.parametrize("kind", ["imagenet", "cifar10", "mnist", "cosmoflow"])
+@pytest.mark.parametrize("kind", ["imagenet", "cifar10", "cifar100", "mnist", "cosmoflow"])
 def test_the_same_options_make_the_same_set(kind: str, tmp_path: Path) -> None:
     run, options = (make_cosmoflow.run, VOLUMES) if kind == "cosmoflow" else (make_images.run, IMAGES)
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):

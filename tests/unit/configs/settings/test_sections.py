@@ -56,11 +56,11 @@ SGD = ["optimizer.name=sgd", "optimizer.auto_loss_scaling=true"]
         pytest.param(
             ["optimizer.momentum=0.9"], "momentum 0.9 with adam", "use --momentum 0, or --optimizer sgd", id="momentum"
         ),
-        pytest.param(["optimizer.auto_loss_scaling=true"], "this is adam", "--momentum 0", id="automatic with adam"),
-        pytest.param([*SGD, "optimizer.momentum=0.9"], "sgd with momentum 0.9", "--momentum 0", id="with momentum"),
-        pytest.param([*SGD, "optimizer.weight_decay=0.1"], "no weight decay", "fixed", id="automatic with decay"),
-        pytest.param([*SGD, "schedule.name=cosine"], "this one is cosine", "const", id="automatic with cosine"),
-        pytest.param([*SGD, "schedule.warmup_epochs=2"], "after 2 epochs of warm-up", "const", id="with warm-up"),
+        pytest.param(["optimizer.auto_loss_scaling=true"], "the optimizer adam", "--optimizer sgd", id="with adam"),
+        pytest.param([*SGD, "optimizer.momentum=0.9"], "momentum 0.9", "--momentum 0", id="with momentum"),
+        pytest.param([*SGD, "optimizer.weight_decay=0.1"], "weight decay 0.1", "fixed", id="automatic with decay"),
+        pytest.param([*SGD, "schedule.name=cosine"], "is cosine", "const", id="automatic with cosine"),
+        pytest.param([*SGD, "schedule.warmup_epochs=2"], "2 epochs of warm-up", "-warmup-epochs 0", id="with warm-up"),
         pytest.param(["schedule.name=stepped"], "0 boundaries and 0 factors", "as many", id="no steps"),
         pytest.param(
             ["schedule.name=stepped", "schedule.boundaries=2,1", "schedule.factors=0.1,0.2"], "do not rise", None,
@@ -73,6 +73,21 @@ def test_what_does_not_fit_together_is_refused(texts: List[str], message: str, h
         settings_with(*texts)
     assert message in caught.value.message
     assert hint is None or hint in caught.value.hint
+
+
+def test_everything_in_the_way_of_automatic_loss_scaling_is_named_at_once() -> None:
+    wishes = ["optimizer.name=rmsprop", "optimizer.momentum=0.9", "optimizer.weight_decay=0.1"]
+    wishes += ["optimizer.l2_regularization=0.2", "schedule.name=cosine", "schedule.warmup_epochs=2"]
+    with pytest.raises(SettingsError) as caught:
+        settings_with(*wishes, "optimizer.auto_loss_scaling=true")
+    assert caught.value.message.endswith(
+        "in its way: the optimizer rmsprop, momentum 0.9, weight decay 0.1, L2 regularization 0.2, a learning rate"
+        " that is cosine, 2 epochs of warm-up"
+    )
+    assert caught.value.hint.startswith(
+        "use --optimizer sgd --momentum 0 --weight-decay 0 --l2-regularization 0 --lr-schedule const"
+        " --lr-warmup-epochs 0, and on IPUs --precision 16.16"
+    )
 
 
 def test_automatic_loss_scaling_with_plain_sgd_is_allowed() -> None:

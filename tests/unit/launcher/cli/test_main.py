@@ -25,6 +25,7 @@ pytestmark = pytest.mark.core
 Run = Callable[..., Any]
 
 WORKER = "python3 -m ipulaunch.workers cosmoflow --backend ipu"
+SYNTHETIC = "warning: the samples are synthetic: give --data-dir, or --synthetic-data cpu if that is meant\n"
 POD16 = "poprun --num-instances=16 --num-replicas=16 --ipus-per-replica=1 --process-placement=spreadnuma"
 
 
@@ -43,7 +44,7 @@ COMMANDS = dict(_commands(cli))
 
 def test_commands() -> None:
     data = ["audit", "bench", "build", "build imagenet", "index", "make", "verify"]
-    data += [f"make {name}" for name in ("cifar10", "cosmoflow", "imagenet", "mnist")]
+    data += [f"make {name}" for name in ("cifar10", "cifar100", "cosmoflow", "imagenet", "mnist")]
     own = ["", "check", "data", *(f"data {name}" for name in data), "plan", "plan program", "run"]
     own += ["doctor", "doctor program", *(f"doctor {workload}" for workload in WORKLOADS)]
     own += ["cancel", "logs", "ps", "resume", "status", "submit", "translate"]
@@ -280,7 +281,7 @@ def test_variable_with_an_unknown_key(ipulaunch: Run) -> None:
 
 
 def test_dry_run_is_one_line(ipulaunch: Run) -> None:
-    assert ipulaunch("cosmoflow", "--pod", "16", "--dry-run") == (0, f"{POD16} {WORKER}\n", "")
+    assert ipulaunch("cosmoflow", "--pod", "16", "--dry-run") == (0, f"{POD16} {WORKER}\n", SYNTHETIC)
 
 
 @pytest.mark.parametrize("size", ["--ipus", "--num-replicas"])
@@ -420,10 +421,18 @@ def test_json_of_a_plan(ipulaunch: Run) -> None:
 def test_plan_shows_formula_picture_and_table(ipulaunch: Run) -> None:
     code, out, err = ipulaunch("plan", "cosmoflow", "--pod", "16")
     lines = out.splitlines()
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, SYNTHETIC)
     assert lines[0].startswith("16 IPUs = 16 replicas x 1; 16 instances x 1 replica; global batch 16 = ")
     assert "├─ NUMA 0" in lines
     assert "poprun topology" in lines[-10]
+
+
+def test_plan_names_the_engine_and_shows_all_instances_on_request(ipulaunch: Run) -> None:
+    words = ("plan", "cosmoflow", "--pod", "64", "--host-layout", "8x16", "--engine", "openmpi", "--num-replicas", "32")
+    code, out, _ = ipulaunch(*words, "--all")
+    assert (code, "poprun" in out, "openmpi topology" in out) == (0, False, True)
+    assert "more instances" not in out and "instance 31 " in out
+    assert "16 more instances; ipulaunch plan --all shows them" in ipulaunch(*words).out
 
 
 def test_explanation_says_where_numbers_come_from(ipulaunch: Run) -> None:
@@ -487,7 +496,7 @@ def test_line_for_another_machine_does_not_depend_on_us(ipulaunch: Run, monkeypa
     line = ipulaunch("cosmoflow", "--pod", "16", "--dry-run").out
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert ipulaunch("cosmoflow", "--pod", "16", "--dry-run") == (0, line, "")
+    assert ipulaunch("cosmoflow", "--pod", "16", "--dry-run") == (0, line, SYNTHETIC)
 
 
 @pytest.mark.parametrize(

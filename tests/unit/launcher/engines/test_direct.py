@@ -12,12 +12,13 @@ from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch import launch_record
 
 Run = Callable[..., Any]
+SYNTHETIC = "warning: the samples are synthetic: give --data-dir, or --synthetic-data cpu if that is meant\n"
 DIRECT = ("--engine", "direct", "--dry-run")
 
 
 def test_the_line_is_that_of_one_worker(ipulaunch: Run) -> None:
     code, out, err = ipulaunch("cosmoflow", "--pod", "16", "--num-instances", "1", *DIRECT)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, SYNTHETIC)
     assert out == (
         "python3 -m ipulaunch.workers cosmoflow --backend ipu --num-replicas 16 --set launch.num_instances=1\n"
     )
@@ -142,7 +143,7 @@ def test_options_without_effect_are_told(ipulaunch: Run) -> None:
     more = ["--mpi-global-args=-x", "--no-allow-run-as-root", "--print-topology"]
     err = ipulaunch("cosmoflow", "--pod", "4", *DIRECT, *more).err
     flags = "--print-topology, --mpi-global-args, --allow-run-as-root"
-    assert err == f"note: for poprun and MPI, without effect in one process: {flags}\n"
+    assert err == f"note: for poprun and MPI, without effect in one process: {flags}\n{SYNTHETIC}"
 
 
 def test_compiling_ahead_keeps_its_executables(ipulaunch: Run) -> None:
@@ -151,7 +152,7 @@ def test_compiling_ahead_keeps_its_executables(ipulaunch: Run) -> None:
     code, out, err = ipulaunch(*words, "--executable-cache-path", "/c", "--vipu-partition", "p")
     assert code == 0
     assert shlex.split(out)[0] == "TF_POPLAR_FLAGS=--executable_cache_path=/c"
-    assert err == "note: no IPU is attached, so without effect: --vipu-partition\n"
+    assert err == f"note: no IPU is attached, so without effect: --vipu-partition\n{SYNTHETIC}"
 
 
 @pytest.mark.parametrize(("engine", "kept"), [("direct", "direct"), ("poprun", None), ("openmpi", None)])

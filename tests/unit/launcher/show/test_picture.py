@@ -62,7 +62,7 @@ def test_columns_are_aligned(make_plan: MakePlan) -> None:
 def test_many_hosts_are_the_first_and_the_last(make_plan: MakePlan) -> None:
     lines = draw_plan(make_plan(8, 8, hosts=[f"h{n}" for n in range(8)], layout=(1, 2))).splitlines()
     assert [line for line in lines if line.startswith("h")] == ["h0", "h7"]
-    assert "... 6 more hosts with 1 instance each ..." in lines
+    assert "... 6 more hosts with 1 instance each; ipulaunch plan --all shows them ..." in lines
     assert lines[-1].split()[:2] == ["instance", "7"]
 
 
@@ -70,7 +70,15 @@ def test_many_hosts_are_the_first_and_the_last(make_plan: MakePlan) -> None:
 def test_many_instances_are_counted(instances: int, more: int, make_plan: MakePlan) -> None:
     lines = draw_plan(make_plan(instances, instances, layout=(1, 64))).splitlines()
     assert sum("instance " in line for line in lines) == 16
-    assert [line.strip() for line in lines if "more" in line] == ([f"... {more} more instances ..."] if more else [])
+    left_out = [f"... {more} more instances; ipulaunch plan --all shows them ..."] if more else []
+    assert [line.strip() for line in lines if "more" in line] == left_out
+
+
+def test_all_hosts_and_instances_on_request(make_plan: MakePlan) -> None:
+    plan = make_plan(256, 256, hosts=[f"h{n}" for n in range(8)], layout=(1, 32))
+    lines = draw_plan(plan, whole=True).splitlines()
+    numbers = [int(line.split()[1]) for line in lines if line.lstrip("│ ").startswith("instance ")]
+    assert (numbers, sum(line.startswith("h") for line in lines)) == (list(range(256)), 8)
 
 
 def test_picture_of_a_large_plan_fits_a_screen(make_plan: MakePlan) -> None:

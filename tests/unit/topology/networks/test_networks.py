@@ -11,6 +11,7 @@ from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowModel, 
 from ipulaunch.configs.settings.images import MODELS, ImageData, ImageModel, ImageSettings
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.networks.network import Layer, Network, costs, shapes
+from ipulaunch.topology.networks.resnet import RESNETS, resnet
 
 
 def image_network(name: str, side: int = 32, classes: int = 10, **options: Any) -> Network:
@@ -23,6 +24,12 @@ def layer_of(network: Network, name: str) -> Layer:
 
 def parameters(network: Network) -> int:
     return sum(cost.parameters for cost in costs(network).values())
+
+
+def test_a_deeper_network_has_the_blocks_of_its_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RESNETS, "resnet101", RESNETS["resnet50"]._replace(blocks=(3, 4, 23, 3)))
+    data = ImageData(side=224, classes=1000)
+    assert parameters(resnet(ImageSettings(model=ImageModel(name="resnet101"), data=data))) == 44_549_160 + 105_344
 
 
 def test_the_networks_that_drop_are_those_that_dropout_is_shipped_for() -> None:
