@@ -34,6 +34,7 @@ def test_what_the_published_applications_have_is_there() -> None:
         "resnet50_16ipus_8k_gn_pipeline",
         "resnet50_mlperf_pod16_lars",
         "resnet50_infer_bs1",
+        "resnet50_infer_test",
     }
     assert ("cifar10", "resnet8_16ipus_bn") in PRESETS
     assert {name for workload, name in PRESETS if workload == "cosmoflow"} == {
@@ -346,6 +347,7 @@ PUBLISHED["resnet50_mlperf_pod16_lars"] = {
     "first-ckpt-epoch": 2,
     "max-reduce-many-buffer-size": 216,
 }
+PUBLISHED["resnet50_infer_test"] = PUBLISHED["resnet50_infer_bs1"]
 for _size in (16, 32):
     PUBLISHED[f"resnet50_infer_bs{_size}"] = {
         **PUBLISHED["resnet50_infer_bs1"],
@@ -357,7 +359,7 @@ for _size in (16, 32):
 _UNLIKE_THEM: Dict[str, Dict[str, Any]] = {
     "resnet8_test": {"optimizer-state-offloading": False},
     "resnet8_test_lars": {"optimizer-state-offloading": False},
-    **{f"resnet50_infer_bs{size}": {"training": False} for size in (1, 16, 32)},
+    **{f"resnet50_infer_{name}": {"training": False} for name in ("test", "bs1", "bs16", "bs32")},
 }
 
 
