@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 from typing import Any, Dict, Mapping, Optional
-
-import numpy as np
-import tensorflow as tf
 
 from ipulaunch.configs.runs.directory import write_whole
 from ipulaunch.configs.runs.events import PREPARING, Loading, TimeToTrain
@@ -26,7 +22,6 @@ from ipulaunch.workers.validate import validate
 
 def run_instance(instance: Instance) -> Dict[str, Any]:
     """Train, validate, or both. Returns the summary of the run as instance 0 has it, on every instance."""
-    _seed(instance.settings.training.seed)
     sources = make_sources(
         instance.job,
         instance.plan,
@@ -86,10 +81,3 @@ def _draw(instance: Instance, history: History) -> None:
     except Exception as error:  # noqa: BLE001 - matplotlib is the user's own, and may be broken in any way
         message = f"the curves could not be drawn: {type(error).__name__}: {error}"
         instance.warn(message)
-
-
-def _seed(seed: int) -> None:
-    """Start the generators that initial weights come from; some Keras versions draw seeds from Python's own."""
-    random.seed(seed)
-    np.random.seed(seed)
-    tf.random.set_seed(seed)

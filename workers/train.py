@@ -12,6 +12,7 @@ from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.planning.batch import updates_per_epoch
 from ipulaunch.topology.planning.host_events import HostEvents, events_of
 from ipulaunch.workers.instance import Instance
+from ipulaunch.workers.models.seeds import seed_generators
 from ipulaunch.workers.progress import Progress
 from ipulaunch.workers.state.history import History
 from ipulaunch.workers.trainers.estimator import EstimatorTrainer, refuse_impossible
@@ -21,6 +22,7 @@ from ipulaunch.workers.trainers.trainer import Trainer
 
 def make_trainer(instance: Instance, sources: Mapping[str, Source]) -> Trainer:
     """The trainer that the job asks for, with its network made and its events planned."""
+    seed_generators(instance.settings.training.seed)
     if instance.settings.api == KERAS:
         return KerasTrainer(instance, _plan_events(instance, sources))
     refuse_impossible(instance)

@@ -32,7 +32,8 @@ def new_directory(out: Path) -> Iterator[Path]:
     out.mkdir(parents=True, exist_ok=True)
     # Inside `out`, which may be a file system of its own.
     making = out / ".making"
-    with _locked(out) as is_locked:
+    hint = "wait for its end, or give --out a new directory"
+    with locked(out, UsageError(f"another process is making a set in {out}", hint=hint)) as is_locked:
         if any(path != making or not is_locked for path in out.iterdir()):
             raise _not_empty(out)
         if making.exists():
@@ -51,21 +52,23 @@ def new_directory(out: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _locked(out: Path) -> Iterator[bool]:
-    """Inside, no other process makes a set in this directory; False if the file system has no locks."""
-    descriptor = os.open(out, os.O_RDONLY)
+def locked(directory: Path, busy: UsageError) -> Iterator[bool]:
+    """Inside, no other process holds the lock of this directory; gives False if the file system has no locks.
+
+    Raises `busy` if another process holds it.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        yield _lock(descriptor, out)
+        yield _lock(descriptor, busy)
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, out: Path) -> bool:
+def _lock(descriptor: int, busy: UsageError) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        hint = "wait for its end, or give --out a new directory"
-        raise UsageError(f"another process is making a set in {out}", hint=hint) from None
+        raise busy from None
     except OSError:
         return False
     return True

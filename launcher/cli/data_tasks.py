@@ -1,6 +1,6 @@
-"""Data tasks: processes that do the work on data sets, and what they report, drawn as it comes.
+"""Tasks: processes that do the work on data sets and models, and what they report, drawn as it comes.
 
-The launcher never loads TensorFlow; `python -m ipulaunch.data_pipeline TASK` does, where a task needs it.
+The launcher never loads TensorFlow; `python -m ipulaunch.data_pipeline TASK` and others do, where a task needs it.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import IO, Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, TextIO
 
 from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, JobError
@@ -39,11 +41,11 @@ def task_argv(task: str) -> List[str]:
     return [sys.executable, "-m", "ipulaunch.data_pipeline", task]
 
 
-def follow(argv: Sequence[str], options: Mapping[str, Any], progress: PlainProgress) -> TaskResult:
-    """Start a task, show what it reports and wait for its result."""
+def follow(argv: Sequence[str], options: Mapping[str, Any], progress: PlainProgress, *, task: str = "") -> TaskResult:
+    """Start a task, show what it reports and wait for its result; without a name it is called by its last word."""
     result: Dict[str, Any] = {}
     defects: List[Dict[str, Any]] = []
-    with tempfile.TemporaryFile() as stderr:
+    with tempfile.TemporaryFile() as stderr, _half_written() as half_written:
         with _started(argv, options, stderr) as process, progress:
             for event in _events(process.stdout):
                 kind = event.pop("event", "")
@@ -51,6 +53,8 @@ def follow(argv: Sequence[str], options: Mapping[str, Any], progress: PlainProgr
                     progress.show(event["what"], event["done"], event["total"])
                 elif kind == "defect":
                     defects.append(event)
+                elif kind == "making":
+                    half_written.append(Path(event["path"]))
                 elif kind == "error":
                     raise TaskError(event)
                 elif kind == "result":
@@ -59,7 +63,7 @@ def follow(argv: Sequence[str], options: Mapping[str, Any], progress: PlainProgr
             raise KeyboardInterrupt
         if process.returncode or not result:
             tail = _tail(stderr)
-            raise JobError(f"{argv[-1]} ended with exit code {process.returncode} and no result", hint=tail)
+            raise JobError(f"{task or argv[-1]} ended with exit code {process.returncode} and no result", hint=tail)
     return TaskResult(result, defects)
 
 
@@ -146,6 +150,18 @@ def _started(argv: Sequence[str], options: Mapping[str, Any], stderr: IO[bytes])
         _end(process)
         if process.stdout is not None:
             process.stdout.close()
+
+
+@contextlib.contextmanager
+def _half_written() -> Iterator[List[Path]]:
+    """The directories that a task is writing: what is left of them is removed if the task had to be killed."""
+    paths: List[Path] = []
+    try:
+        yield paths
+    except BaseException:
+        for path in reversed(paths):
+            shutil.rmtree(path, ignore_errors=True)
+        raise
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

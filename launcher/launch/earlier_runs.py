@@ -68,7 +68,7 @@ def with_resume(resolved: Resolved, *, elsewhere: bool = False) -> Resolved:
         _require_whole_path(asked)
         return resolved
     if evaluated is not None:
-        _require_same_network(Path(evaluated), resolved)
+        require_same_network(Path(evaluated), resolved)
     if asked is None:
         return resolved
     found = newest_run(resolved.workload, resolved.settings) if asked == AUTO else _named(asked, resolved)
@@ -121,12 +121,13 @@ def _named(text: str, resolved: Resolved) -> Path:
                     hint=f"ipulaunch resume {shlex.quote(str(path))} continues it;"
                     f" --resume auto finds the newest of {resolved.workload}",
                 )
-            _require_same_network(path, resolved)
+            require_same_network(path, resolved)
             return path
     raise DataError(f"there is no run or checkpoint {text}", hint="name a run, or use --resume auto")
 
 
-def _require_same_network(path: Path, resolved: Resolved) -> None:
+def require_same_network(path: Path, resolved: Resolved) -> None:
+    """Refuse a run of the same workload that has trained another network."""
     job = job_of(records_of(path))
     if job is not None and job.workload == resolved.workload:
         require_same(resolved.settings, job.settings, str(path))

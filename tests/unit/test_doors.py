@@ -196,11 +196,11 @@ def test_every_source_says_what_it_is(trees: Dict[Path, ast.Module]) -> None:
 ORDERS = {
     "topology": ("machines", "networks", "planning"),
     "data_pipeline": (
-        *("ending", "order", "parallel", "staging", "records", "sources", "stream", "tools", "__main__"),
+        *("ending", "order", "parallel", "staging", "records", "sources", "stream", "reported", "tools", "__main__"),
     ),
     "workers": (
         *("models", "backends", "lifecycle", "pasted_line", "startup", "arguments", "bound"),
-        *("instance", "feeds", "progress", "state", "trainers", "train", "validate", "run", "__main__"),
+        *("instance", "feeds", "progress", "state", "trainers", "train", "validate", "run", "serving", "__main__"),
     ),
 }
 MOST_IMPORTS, MOST_LINES = 12, 350

@@ -139,5 +139,9 @@ class Backend(ABC, Generic[Model]):
         """The measures over the whole set, as one process would find them."""
 
     @abstractmethod
+    def export(self, model: tf.keras.Model, spec: tf.TensorSpec, directory: Path, iterations: int) -> None:
+        """Write a model as a program for servers, which takes inputs like this and runs so many times in a call."""
+
+    @abstractmethod
     def estimators(self) -> Estimators:
         """What makes Estimators for the same devices."""

@@ -71,7 +71,7 @@ class ModelDir:
                 self._write(identity)
             return {}
         try:
-            known = dict(parse_json(read_text(self.path / _NOTES)))
+            known = notes_of(self.path)
         except (OSError, ValueError, TypeError) as error:
             raise self._unknown(str(error)) from error
         hint = "continue with the settings it was begun with, or name another --model-dir"
@@ -96,3 +96,8 @@ class ModelDir:
 
     def _write(self, notes: Dict[str, Any]) -> None:
         write_whole(self.path / _NOTES, json.dumps(notes, indent=1) + "\n")
+
+
+def notes_of(directory: Path) -> Dict[str, Any]:
+    """What was written down beside an Estimator's checkpoints. Raises OSError, ValueError or TypeError."""
+    return dict(parse_json(read_text(directory / _NOTES)))

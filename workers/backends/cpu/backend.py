@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from pathlib import Path
 from typing import Any, ContextManager, Dict, Optional, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.backends.cpu.draws import DrawPosition, PositionedDropout
+from ipulaunch.workers.backends.cpu.export import save_model
 from ipulaunch.workers.backends.cpu.replicated import ReplicatedModel, make_replicated
 from ipulaunch.workers.backends.interface import Backend, Estimators, Feed, Maker, Progress
 from ipulaunch.workers.models.measures import Measure
@@ -67,6 +69,10 @@ class CpuBackend(Backend[ReplicatedModel]):
             progress(index + 1, steps * local)
         totals = self.collective.sum(table).sum(axis=(0, 1))
         return {measure.name: float(totals[i] / totals[-1]) for i, measure in enumerate(model.measures)}
+
+    def export(self, model: tf.keras.Model, spec: tf.TensorSpec, directory: Path, iterations: int) -> None:
+        """Write a SavedModel that any TensorFlow loads; every call runs it once."""
+        save_model(model, spec, directory)
 
     def estimators(self) -> Estimators:
         from ipulaunch.workers.backends.cpu.estimators import CpuEstimators

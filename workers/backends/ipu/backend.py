@@ -13,6 +13,7 @@ from ipulaunch.topology.planning.refusals import ipus_needed, refuse_on_ipus
 from ipulaunch.workers.backends.interface import Backend, Estimators, Feed, Progress
 from ipulaunch.workers.backends.ipu.device import IpuDevice
 from ipulaunch.workers.backends.ipu.environment import engine_options, flags
+from ipulaunch.workers.backends.ipu.export import export_model
 from ipulaunch.workers.backends.ipu.model import shape_model
 from ipulaunch.workers.backends.ipu.sdk import load_sdk
 from ipulaunch.workers.backends.ipu.training import IpuTraining
@@ -68,6 +69,10 @@ class IpuBackend(Backend[IpuTraining]):
         totals = self.collective.sum(training.sums(feed, samples, micro_size))
         weight = totals[-1] or 1.0  # nothing but zeros comes back from a device that makes its data up
         return {measure.name: float(totals[i] / weight) for i, measure in enumerate(training.measures)}
+
+    def export(self, model: tf.keras.Model, spec: tf.TensorSpec, directory: Path, iterations: int) -> None:
+        """Compile the model and write what the SDK's TensorFlow Serving runs."""
+        export_model(model, spec, directory, iterations, self.settings, self.device)
 
     def estimators(self) -> Estimators:
         from ipulaunch.workers.backends.ipu.estimators import IpuEstimators

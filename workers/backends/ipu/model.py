@@ -34,7 +34,15 @@ def for_ipus(model: tf.keras.Model, settings: WorkloadSettings, sdk: Sdk) -> tf.
     inputs = outputs = tf.keras.Input(shape, dtype=dtype, name=model.layers[0].name)
     if dtype != model.input.dtype:
         outputs = tf.keras.layers.Lambda(joined, name="joined")(inputs)
-    values = {id(model.input): outputs}
+    outputs = called_again(model, outputs, settings, sdk)
+    with in_32_bits():
+        return tf.keras.Model(inputs, outputs, name=model.name)
+
+
+def called_again(model: tf.keras.Model, inputs: Any, settings: WorkloadSettings, sdk: Sdk) -> Any:
+    """The output of the same layers with the same weights for other inputs, with the IPU's own layers among them."""
+    outputs = inputs
+    values = {id(model.input): inputs}
     for layer in model.layers[1:]:
         given = tf.nest.map_structure(lambda tensor: values[id(tensor)], layer.get_input_at(0))
         used = layer
@@ -44,8 +52,7 @@ def for_ipus(model: tf.keras.Model, settings: WorkloadSettings, sdk: Sdk) -> tf.
             used = LearntBatchNorm(layer)
         outputs = used(given)
         values[id(layer.get_output_at(0))] = outputs
-    with in_32_bits():
-        return tf.keras.Model(inputs, outputs, name=model.name)
+    return outputs
 
 
 class FusedNormalise(tf.keras.layers.Layer):  # type: ignore[misc]

@@ -49,6 +49,7 @@ def test_commands() -> None:
     own += ["doctor", "doctor program", *(f"doctor {workload}" for workload in WORKLOADS)]
     own += ["cancel", "logs", "ps", "resume", "status", "submit", "translate"]
     own += [*(f"submit {workload}" for workload in WORKLOADS)]
+    own += ["export", *(f"export {workload}" for workload in WORKLOADS)]
     workloads = [*WORKLOADS, *(f"plan {workload}" for workload in WORKLOADS)]
     assert sorted(map(" ".join, COMMANDS)) == sorted(own + workloads)
 

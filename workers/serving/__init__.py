@@ -1,0 +1,1 @@
+"""Exported models: a network with the weights of a training, as a program that a server runs."""
