@@ -42,6 +42,10 @@ class Progress:
         if self.is_given_up:
             raise GivenUp
 
+    def reach(self, done: int, total: int) -> None:
+        """So much is done; what somebody else has counted."""
+        self.add(done - self.done)
+
     def add(self, count: int = 1) -> None:
         self.check()
         with self.lock:

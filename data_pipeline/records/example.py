@@ -6,12 +6,14 @@ range of a value, without decoding it, lets a reader put it straight into a batc
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Tuple, Union
+from typing import Callable, Container, Dict, Iterator, NamedTuple, Tuple, Union
 
 Bytes = Union[bytes, bytearray]
 
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+_LONGEST_START = 512  # bytes of a map entry before its value; names have some twenty
+_PART = 2048
 _KINDS = {_BYTES_LIST: "bytes", _FLOAT_LIST: "floats", _INT64_LIST: "ints"}
 
 
@@ -40,6 +42,32 @@ def find_features(record: Bytes, limit: int = -1) -> Dict[str, Span]:
                 name, span = _entry(record, entry, inside)
                 found[name] = span
     return found
+
+
+def features_by_parts(
+    read: Callable[[int, int], bytes], size: int, wanted: Container[str]
+) -> Iterator[Tuple[str, Span]]:
+    """The wanted features of an Example that is not in memory: `read(count, position)` reads parts of it, forwards.
+
+    It takes only the layout that all known writers choose, and calls others no Example.
+    """
+    part, base = read(min(size, _PART), 0), 0
+    field, position, stop = _field(part, 0, size)
+    if (field, stop) != (1, size):
+        raise NotAnExample("more than one message of features")
+    while position < size:
+        if position + _LONGEST_START > base + len(part) < size:
+            part, base = read(min(size - position, _PART), position), position
+        field, inside, stop = _field(part, position - base, size - base)
+        name, start, end = _field(part, inside, stop)
+        value, inside, after = _field(part, end, stop)
+        if (field, name, value, after) != (1, 1, 2, stop):
+            raise NotAnExample("an entry that is not a name and then a feature")
+        position = stop + base
+        text = part[start:end].decode("utf-8", "replace")
+        if text in wanted:
+            span = _feature(part, inside, stop)
+            yield text, Span(span.kind, span.start + base, span.stop + base)
 
 
 def _entry(record: Bytes, position: int, end: int) -> Tuple[str, Span]:

@@ -1,20 +1,25 @@
-"""The record index of a data set: every record of every file by number, 16 bytes each."""
+"""The record index of a data set: every record of every file by number, 16 bytes each, and what its source needs of it.
+
+A source may name `Contents`: columns that are found while the records are, so that nobody parses them again.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.parallel import in_order
 from ipulaunch.data_pipeline.records.kept_index import Entry, FileState, load, save
-from ipulaunch.data_pipeline.records.tfrecord import HEADER, RecordPlace, Scan, scan
+from ipulaunch.data_pipeline.records.tfrecord import HEADER, Collector, RecordPlace, Scan, scan
 
 _SAVE_INTERVAL_S = 10.0  # so that a killed build continues where it stopped
 
@@ -38,6 +43,18 @@ class Paths(Sequence[Path]):
         return self.directory / os.fsdecode(self.names[start : int(self.ends[number])])
 
 
+class Contents(ABC):
+    """What a kind of set needs of each record, beside its place."""
+
+    @abstractmethod
+    def collector(self) -> Collector:
+        """Looks into the records of one file."""
+
+    @abstractmethod
+    def fit(self, scan: Scan) -> bool:
+        """Whether the contents of a scan are there and sound: anybody may have written an index beside a data set."""
+
+
 class Index(NamedTuple):
     """The records of a data set, in the order of its files."""
 
@@ -46,6 +63,7 @@ class Index(NamedTuple):
     offsets: np.ndarray
     lengths: np.ndarray
     packed: np.ndarray  # by file
+    contents: Dict[str, np.ndarray]
     defects: Tuple[DataError, ...] = ()  # of files whose records end early
 
     @property
@@ -67,6 +85,7 @@ def open_index(
     threads: int,
     progress: Optional[Progress] = None,
     tolerant: bool = False,
+    contents: Optional[Contents] = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Index:
     """The index of these files of one directory: the kept one for unchanged files, a new one for others.
@@ -79,9 +98,9 @@ def open_index(
     directory = paths[0].parent
     states = {path.name: _state(path) for path in paths}
     known = load(directory, states)
-    changed = [path for path in paths if path.name not in known or known[path.name].state != states[path.name]]
+    changed = [path for path in paths if not _is_current(known.get(path.name), states[path.name], contents)]
     done, next_save = len(paths) - len(changed), clock() + _SAVE_INTERVAL_S
-    examined: Any = in_order(_examine, changed, threads)
+    examined: Any = in_order(functools.partial(_examine, contents), changed, threads)
     try:
         with contextlib.closing(examined):
             for path, entry in zip(changed, examined):
@@ -100,9 +119,13 @@ def open_index(
     return _join(paths, [known[path.name].scan for path in paths])
 
 
-def _examine(path: Path) -> Entry:
+def _is_current(entry: Optional[Entry], state: Optional[FileState], contents: Optional[Contents]) -> bool:
+    return entry is not None and entry.state == state and (contents is None or contents.fit(entry.scan))
+
+
+def _examine(contents: Optional[Contents], path: Path) -> Entry:
     state = _state(path)  # before the scan: a write in the meantime makes it a changed file
-    return Entry(state, scan(path))
+    return Entry(state, scan(path, contents.collector() if contents else None))
 
 
 def _state(path: Path) -> Optional[FileState]:
@@ -115,11 +138,13 @@ def _state(path: Path) -> Optional[FileState]:
 
 def _join(paths: Sequence[Path], scans: List[Scan]) -> Index:
     counts = [len(found.offsets) for found in scans]
+    names = set.intersection(*(set(found.contents) for found in scans))
     return Index(
         Paths(paths),
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         np.concatenate([found.offsets for found in scans]),
         np.concatenate([found.lengths for found in scans]),
         np.array([found.is_gzip for found in scans]),
+        {name: np.concatenate([found.contents[name] for found in scans]) for name in names},
         tuple(found.defect for found in scans if found.defect is not None),
     )

@@ -1,4 +1,7 @@
-"""The saved index of a directory's files: beside them, or in a cache if that directory is not writable."""
+"""The saved index of a directory's files: beside them, or in a cache if that directory is not writable.
+
+Format 1 had no contents of records; its entries are still read.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,11 @@ import numpy as np
 from ipulaunch.data_pipeline.records.archive import NotAnArchive, read_arrays
 from ipulaunch.data_pipeline.records.tfrecord import FOOTER, HEADER, Scan
 
-_FORMAT = 1
+_FORMAT = 2
+_READABLE = (1, 2)
 _COLUMNS = ("offsets", "lengths", "counts", "sizes", "times")
 _ARRAYS = {*_COLUMNS, "format", "names", "packed"}
+_CONTENTS, _CONTENT_COUNTS = "contents/", "content_counts/"  # each with the name of a column
 _LARGEST_FILE = 1 << 60
 
 
@@ -64,6 +69,7 @@ def save(directory: Path, known: Mapping[str, Entry]) -> None:
         "counts": np.array([len(entry.scan.offsets) for entry in entries], np.int64),
         "offsets": np.concatenate([entry.scan.offsets for entry in entries]),
         "lengths": np.concatenate([entry.scan.lengths for entry in entries]),
+        **_joined_contents([entry.scan.contents for entry in entries]),
     }
     for place in _places(directory):
         # Hosts that share a disk may have processes with the same id.
@@ -83,6 +89,15 @@ def save(directory: Path, known: Mapping[str, Entry]) -> None:
                 temporary.unlink()
 
 
+def _joined_contents(contents: List[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
+    """The contents of all files: by name the values, and how many each file has."""
+    arrays: Dict[str, np.ndarray] = {}
+    for name in {name for each in contents for name in each}:
+        arrays[_CONTENTS + name] = np.concatenate([each[name] for each in contents if name in each])
+        arrays[_CONTENT_COUNTS + name] = np.array([len(each.get(name, ())) for each in contents], np.int64)
+    return arrays
+
+
 def _places(directory: Path) -> List[Path]:
     beside, home = directory / ".ipulaunch-index.npz", os.environ.get("XDG_CACHE_HOME")
     try:
@@ -97,8 +112,8 @@ def _read(place: Path) -> Optional[Dict[str, Entry]]:
     """What a saved index knows, by file name; None if it is absent, damaged or of another format."""
     try:
         with place.open("rb") as file:
-            arrays = read_arrays(file, _ARRAYS.__contains__, os.fstat(file.fileno()).st_size)
-        if set(arrays) != _ARRAYS or arrays["format"].shape or int(arrays["format"]) != _FORMAT:
+            arrays = read_arrays(file, _is_wanted, os.fstat(file.fileno()).st_size)
+        if not set(arrays) >= _ARRAYS or arrays["format"].shape or int(arrays["format"]) not in _READABLE:
             return None
         names = list(map(os.fsdecode, arrays["names"].tobytes().split(b"\n")))
     except (OSError, NotAnArchive):
@@ -106,16 +121,42 @@ def _read(place: Path) -> Optional[Dict[str, Entry]]:
     columns = {name: arrays[name].astype(np.int64) for name in _COLUMNS}
     if not _fits(columns, arrays["packed"], len(names)):
         return None
+    contents = _contents(arrays, len(names))
+    if contents is None:
+        return None
     firsts = np.concatenate([[0], np.cumsum(columns["counts"])])
     known = {}
     for number, name in enumerate(names):
         part = slice(firsts[number], firsts[number + 1])
         state = FileState(int(columns["sizes"][number]), int(columns["times"][number]))
-        found = Scan(columns["offsets"][part], columns["lengths"][part], bool(arrays["packed"][number]))
+        is_gzip = bool(arrays["packed"][number])
+        found = Scan(columns["offsets"][part], columns["lengths"][part], is_gzip, contents[number])
         if not found.is_gzip and np.any(found.offsets + found.lengths + FOOTER > state.size):
             return None
         known[name] = Entry(state, found)
     return known
+
+
+def _is_wanted(name: str) -> bool:
+    return name in _ARRAYS or name.startswith((_CONTENTS, _CONTENT_COUNTS))
+
+
+def _contents(arrays: Dict[str, np.ndarray], files: int) -> Optional[List[Dict[str, np.ndarray]]]:
+    """The contents of each file; None if values and counts do not fit together."""
+    contents: List[Dict[str, np.ndarray]] = [{} for _ in range(files)]
+    for key, values in arrays.items():
+        if not key.startswith(_CONTENTS):
+            continue
+        name = key[len(_CONTENTS) :]
+        counts = arrays.get(_CONTENT_COUNTS + name)
+        if counts is None or values.ndim != 1 or counts.shape != (files,) or counts.dtype.kind not in "iu":
+            return None
+        if np.any((counts < 0) | (counts > len(values))) or sum(counts.tolist()) != len(values):
+            return None
+        ends = np.cumsum(counts)
+        for number, (count, end) in enumerate(zip(counts.tolist(), ends.tolist())):
+            contents[number][name] = values[end - count : end]
+    return contents
 
 
 def _fits(columns: Dict[str, np.ndarray], packed: np.ndarray, files: int) -> bool:

@@ -15,6 +15,7 @@ from ipulaunch.data_pipeline.records.memory import ReusedMemory
 from ipulaunch.data_pipeline.records.tfrecord import FOOTER, Buffer, masked_crc
 
 _COPY_OR_SKIP = "copy the file again, or replace damaged samples by others: --bad-records skip"
+_PATHS = 2048
 UNPACKED_FILES = 4  # a packed file is unpacked whole; this bounds the memory
 
 
@@ -26,6 +27,7 @@ class RecordReader:
         # Packed files allow no positioned reads. Neighbours in an epoch's order often share a file.
         memory = ReusedMemory()
         self.unpacked = functools.lru_cache(UNPACKED_FILES)(lambda file: unpacked(index.paths[file], memory))
+        self.path = functools.lru_cache(_PATHS)(lambda file: os.fspath(index.paths[file]))  # making one takes 5 us
 
     def length(self, record: int) -> int:
         """The length of a record, checked against the end of its file: an index may be wrong."""
@@ -63,18 +65,28 @@ class RecordReader:
     def read_into(self, record: int, parts: Sequence[Buffer]) -> None:
         """Put the bytes of a record straight into these buffers, one after the other, and check them."""
         footer = bytearray(FOOTER)
-        file = self.index.file_of(record)
-        if self.index.packed[file]:
-            self._copy(record, file, [*parts, footer])
-        else:
-            self._pread(record, file, [*parts, footer])
+        self._read_parts(record, self.index.file_of(record), [*parts, footer])
+        self._check(record, footer, *parts)
+
+    def fill(self, record: int, file: int, room: np.ndarray) -> None:
+        """The same with a record of a known file and its footer, of FOOTER bytes, into one piece of memory."""
+        self._read_parts(record, file, [room])
+        self._check(record, room[-FOOTER:], room[:-FOOTER])
+
+    def _check(self, record: int, footer: Buffer, *parts: Buffer) -> None:
         if masked_crc(*parts) != int.from_bytes(footer, "little"):
             raise DataError(f"{self.index.place(record)}: the data has the wrong checksum", hint=_COPY_OR_SKIP)
+
+    def _read_parts(self, record: int, file: int, parts: List[Any]) -> None:
+        if self.index.packed[file]:
+            self._copy(record, file, parts)
+        else:
+            self._pread(record, file, parts)
 
     def _pread(self, record: int, file: int, parts: List[Any]) -> None:
         expected = int(self.index.lengths[record]) + FOOTER
         try:
-            descriptor = os.open(self.index.paths[file], os.O_RDONLY)
+            descriptor = os.open(self.path(file), os.O_RDONLY)
             try:
                 found = os.preadv(descriptor, parts, int(self.index.offsets[record]))
             finally:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import struct
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import crc32c
 import numpy as np
@@ -19,6 +20,7 @@ from ipulaunch.data_pipeline.records.gzip_files import is_gzip, unpacked
 
 HEADER, FOOTER = 12, 4
 _SCAN_BYTES = 1 << 16
+_LOOK_BYTES = 1 << 13  # around the start of a record, for a collector
 
 Read = Callable[[int, int], bytes]  # (how many, from where)
 Buffer = Any  # bytes, bytearrays, memoryviews and arrays: anything contiguous
@@ -41,7 +43,20 @@ class Scan(NamedTuple):
     offsets: np.ndarray
     lengths: np.ndarray
     is_gzip: bool  # then offsets are in the unpacked bytes
+    contents: Dict[str, np.ndarray]  # what a collector has found in the records
     defect: Optional[DataError] = None  # then these are the records before it
+
+
+class Collector(ABC):
+    """Looks into the records of one file while they are found, so that nobody parses them again later."""
+
+    @abstractmethod
+    def add(self, read: Read, offset: int, size: int) -> None:
+        """Look into the next record; reading forwards is fast."""
+
+    @abstractmethod
+    def columns(self) -> Dict[str, np.ndarray]:
+        """What was found, by name."""
 
 
 def masked_crc(*parts: Buffer) -> int:
@@ -52,20 +67,24 @@ def masked_crc(*parts: Buffer) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def scan(path: Path) -> Scan:
-    """Find the records of a file by its headers, up to its end or to a defect; the data between them is not read."""
+def scan(path: Path, collector: Optional[Collector] = None) -> Scan:
+    """Find the records of a file by its headers, up to its end or to a defect.
+
+    The data between them is not read, except by a collector.
+    """
     offsets: List[int] = []
     lengths: List[int] = []
     packed, defect = False, None
     try:
         _require_regular(path)
         packed = is_gzip(path)
-        for offset, length in _packed_records(path) if packed else _plain_records(path):
+        for offset, length in _packed_records(path, collector) if packed else _plain_records(path, collector):
             offsets.append(offset)
             lengths.append(length)
     except DataError as error:
         defect = DataError(error.message, hint=error.hint)  # without a traceback, which would keep the read data alive
-    return Scan(np.array(offsets, np.int64), np.array(lengths, np.int64), packed, defect)
+    contents = collector.columns() if collector else {}
+    return Scan(np.array(offsets, np.int64), np.array(lengths, np.int64), packed, contents, defect)
 
 
 def _require_regular(path: Path) -> None:
@@ -74,24 +93,25 @@ def _require_regular(path: Path) -> None:
         raise DataError(f"{path} is not a file")
 
 
-def _packed_records(path: Path) -> Iterator[Tuple[int, int]]:
+def _packed_records(path: Path, collector: Optional[Collector]) -> Iterator[Tuple[int, int]]:
     data = unpacked(path)
-    return _records(path, len(data), lambda size, offset: bytes(data[offset : offset + size]))
+    return _records(path, len(data), lambda size, offset: bytes(data[offset : offset + size]), collector)
 
 
-def _plain_records(path: Path) -> Iterator[Tuple[int, int]]:
+def _plain_records(path: Path, collector: Optional[Collector]) -> Iterator[Tuple[int, int]]:
     try:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # or the kernel reads ahead, beyond each header
-            yield from _records(path, os.fstat(descriptor).st_size, _headers(descriptor))
+            read = _forwards(descriptor, _LOOK_BYTES if collector else 0)
+            yield from _records(path, os.fstat(descriptor).st_size, read, collector)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _headers(descriptor: int) -> Read:
+def _forwards(descriptor: int, least: int) -> Read:
     """Reads headers one after the other: a whole block after a small record, where more of them may be near."""
     block, start = b"", 0
 
@@ -99,13 +119,13 @@ def _headers(descriptor: int) -> Read:
         nonlocal block, start
         if offset + count > start + len(block):
             is_near = 0 < offset < start + len(block) + _SCAN_BYTES
-            block, start = os.pread(descriptor, _SCAN_BYTES if is_near else count, offset), offset
+            block, start = os.pread(descriptor, max(count, _SCAN_BYTES if is_near else least), offset), offset
         return block[offset - start : offset - start + count]
 
     return read
 
 
-def _records(path: Path, size: int, read: Read) -> Iterator[Tuple[int, int]]:
+def _records(path: Path, size: int, read: Read, collector: Optional[Collector]) -> Iterator[Tuple[int, int]]:
     """Where the data of each record starts, and how long it is."""
     number = position = 0
     while position < size:
@@ -122,5 +142,7 @@ def _records(path: Path, size: int, read: Read) -> Iterator[Tuple[int, int]]:
             raise DataError(
                 f"{place}: the last {missing} bytes are missing", hint="the file was cut off; copy it again"
             )
+        if collector:
+            collector.add(read, position + HEADER, length)
         yield position + HEADER, length
         number, position = number + 1, position + HEADER + length + FOOTER

@@ -1,4 +1,4 @@
-"""Random crops and flips, each a function of (seed, epoch, sample) alone.
+"""Random crops and flips, each a function of (seed, epoch, sample) alone, drawn for many samples at once.
 
 A run that resumes, even with another number of instances, sees the same pixels. All draws come from Philox's raw
 stream, which numpy promises to keep; the epoch's order takes the same keys with the counter's upper words at 0.
@@ -6,50 +6,52 @@ stream, which numpy promises to keep; the epoch's order takes the same keys with
 
 from __future__ import annotations
 
-import math
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 _AREA = (0.08, 1.0)  # of the image
 _ASPECT = (3 / 4, 4 / 3)  # width over height
 _LEAST_COVERED = 0.1  # of an object; a crop that shows less of every object is drawn again
-_ATTEMPTS = 100
-_AT_A_TIME = 16
+_ATTEMPTS = (0, 1, 4, 20, 100)  # the first one alone, as it nearly always succeeds; then several at a time
 
 Box = Tuple[float, float, float, float]  # top, left, bottom, right, as parts of the image
 _WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
 
 
-class Window(NamedTuple):
-    """A part of an image, in pixels."""
+class Objects(NamedTuple):
+    """The marked objects of some images: their boxes, and for each box the place of its image among these."""
 
-    top: int
-    left: int
-    height: int
-    width: int
+    boxes: np.ndarray  # [boxes, 4]
+    images: np.ndarray
+
+    def among(self, places: np.ndarray, images: int) -> Objects:
+        """The objects of the images at these places, out of so many; an image without any is an object as a whole."""
+        renumbered = np.full(images, -1)
+        renumbered[places] = np.arange(len(places))
+        numbers = renumbered[self.images]
+        found = numbers >= 0
+        bare = np.setdiff1d(np.arange(len(places)), numbers)
+        boxes = np.concatenate([self.boxes[found], np.tile(np.array(_WHOLE), (len(bare), 1))])
+        return Objects(boxes, np.concatenate([numbers[found], bare]))
 
 
 class Draws:
-    """Numbers in [0, 1) for one sample in one epoch, and after `restart` for another one."""
+    """Numbers in [0, 1) of samples in one epoch."""
 
-    def __init__(self, seed: int, epoch: int, sample: int) -> None:
-        key, counter = np.array([seed, epoch], np.uint64), np.array([0, 0, sample, 1], np.uint64)
+    def __init__(self, seed: int, epoch: int) -> None:
+        key, counter = np.array([seed, epoch], np.uint64), np.array([0, 0, 0, 1], np.uint64)
         self.bits = np.random.Philox(key=key, counter=counter)
         self.state: Any = self.bits.state
-        self.drawn: List[float] = []
 
-    def restart(self, sample: int) -> None:
-        """Draw for this sample from now on; a new object would take 20 microseconds instead of 2."""
-        self.state["state"]["counter"][2] = sample
-        self.bits.state = self.state
-        self.drawn = []
-
-    def take(self, count: int) -> List[float]:
-        """The next numbers. Drawn several at a time: NumPy's calls cost more than its numbers."""
-        while len(self.drawn) < count:
-            self.drawn += [(raw >> 11) * 2.0**-53 for raw in self.bits.random_raw(_AT_A_TIME).tolist()]
-        numbers, self.drawn = self.drawn[:count], self.drawn[count:]
+    def first(self, count: int, samples: np.ndarray) -> np.ndarray:
+        """The first numbers of each sample: a row for each."""
+        raw = np.empty((len(samples), count), np.uint64)
+        for row, sample in enumerate(samples.tolist()):
+            self.state["state"]["counter"][2] = sample
+            self.bits.state = self.state  # a new object would take 20 microseconds instead of one
+            raw[row] = self.bits.random_raw(count)
+        numbers: np.ndarray = (raw >> np.uint64(11)) * 2.0**-53
         return numbers
 
 
@@ -61,31 +63,64 @@ def epoch_draws(samples: int, count: int, seed: int, epoch: int) -> np.ndarray:
     return numbers.reshape(samples, count)
 
 
-def random_window(draws: Draws, height: int, width: int, objects: Optional[Sequence[Box]] = None) -> Window:
-    """A crop of random place, size and shape that shows part of an object, if objects are marked.
+def flips_and_windows(
+    draws: Draws, samples: np.ndarray, heights: np.ndarray, widths: np.ndarray, objects: Optional[Objects] = None
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Whether to flip each sample's image, and the part of it to show: top, left, height and width in pixels.
 
-    The aspect is drawn first, then the height among those that keep the area in bounds, as TensorFlow's own op draws
-    them. The whole image, if it is too narrow for any such crop.
+    A part is a crop of random place, size and shape that shows some of an object, if objects are marked. The aspect is
+    drawn first, then the height among those that keep the area in bounds, as TensorFlow's own op draws them. The whole
+    image, if it is too narrow for any such crop.
     """
-    for _ in range(_ATTEMPTS):
-        a, b, c, d = draws.take(4)
-        aspect = _ASPECT[0] + a * (_ASPECT[1] - _ASPECT[0])
-        least, most = (math.sqrt(part * height * width / aspect) for part in _AREA)
-        most = min(most, height, width / aspect)
-        if least > most:
-            continue
-        tall = max(1, round(least + b * (most - least)))
-        wide = min(width, max(1, round(tall * aspect)))
-        window = Window(int(c * (height - tall + 1)), int(d * (width - wide + 1)), tall, wide)
-        if any(_covered(window, box, height, width) >= _LEAST_COVERED for box in objects or (_WHOLE,)):
-            return window
-    return Window(0, 0, height, width)
+    objects = objects or Objects(np.empty((0, 4)), np.empty(0, np.int64))
+    flips = np.empty(len(samples), bool)
+    windows = np.stack([np.zeros_like(heights), np.zeros_like(heights), heights, widths], axis=1)
+    waiting = np.arange(len(samples))
+    for first, last in zip(_ATTEMPTS, _ATTEMPTS[1:]):
+        attempts = last - first
+        numbers = draws.first(1 + 4 * last, samples[waiting])
+        flips[waiting] = numbers[:, 0] < 0.5
+        height, width = heights[waiting].repeat(attempts), widths[waiting].repeat(attempts)
+        found, is_sound = _windows(numbers[:, 1 + 4 * first :].reshape(-1, 4), height, width)
+        mine = objects.among(waiting, len(samples))
+        tries = (mine.images[:, None] * attempts + np.arange(attempts)).ravel()
+        is_sound &= _shows_enough(found, height, width, Objects(mine.boxes.repeat(attempts, axis=0), tries))
+        is_sound = is_sound.reshape(-1, attempts)
+        has_one = is_sound.any(axis=1)
+        best = np.arange(len(waiting)) * attempts + is_sound.argmax(axis=1)
+        windows[waiting[has_one]] = found[best[has_one]]
+        waiting = waiting[~has_one]
+        if not len(waiting):
+            break
+    return flips, windows
 
 
-def _covered(window: Window, box: Box, height: int, width: int) -> float:
-    """The part of an object that a window shows."""
-    top, left, bottom, right = box[0] * height, box[1] * width, box[2] * height, box[3] * width
-    tall = min(bottom, window.top + window.height) - max(top, window.top)
-    wide = min(right, window.left + window.width) - max(left, window.left)
+def _windows(numbers: np.ndarray, height: np.ndarray, width: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """The windows that four numbers each stand for, and whether there is one."""
+    a, b, c, d = numbers.T
+    aspect = _ASPECT[0] + a * (_ASPECT[1] - _ASPECT[0])
+    least, most = (np.sqrt(part * height * width / aspect) for part in _AREA)
+    most = np.minimum(np.minimum(most, height), width / aspect)
+    tall = np.maximum(1, np.rint(least + b * (most - least)))
+    wide = np.minimum(width, np.maximum(1, np.rint(tall * aspect)))
+    windows = np.stack([c * (height - tall + 1), d * (width - wide + 1), tall, wide], axis=1).astype(np.int64)
+    return windows, least <= most
+
+
+def _shows_enough(windows: np.ndarray, height: np.ndarray, width: np.ndarray, objects: Objects) -> np.ndarray:
+    """Whether each window shows enough of an object of its image."""
+    with np.errstate(all="ignore"):  # anybody may have written the boxes
+        shown = _shown(windows[objects.images], height[objects.images], width[objects.images], objects.boxes)
+    enough = np.zeros(len(windows), bool)
+    enough[objects.images[shown >= _LEAST_COVERED]] = True
+    return enough
+
+
+def _shown(windows: np.ndarray, height: np.ndarray, width: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """The part of each object that a window shows."""
+    top, left, bottom, right = boxes.T.astype(np.float64) * np.stack([height, width, height, width])
+    tall = np.minimum(bottom, windows[:, 0] + windows[:, 2]) - np.maximum(top, windows[:, 0])
+    wide = np.minimum(right, windows[:, 1] + windows[:, 3]) - np.maximum(left, windows[:, 1])
     area = (bottom - top) * (right - left)
-    return max(0.0, tall) * max(0.0, wide) / area if area > 0 else 0.0
+    part: np.ndarray = np.maximum(0.0, tall) * np.maximum(0.0, wide) / area
+    return np.where(area > 0, part, 0.0)

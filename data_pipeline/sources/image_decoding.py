@@ -1,9 +1,10 @@
-"""From an encoded image to its pixels: TensorFlow's decoders, and OpenCV."""
+"""From an encoded image to its pixels: TensorFlow's decoders, simplejpeg, and OpenCV."""
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, Callable, Optional, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from ipulaunch.configs.errors import NotReadyError
@@ -11,36 +12,37 @@ from ipulaunch.configs.errors import NotReadyError
 SIDE = 224
 SHORTER_SIDE = 256  # of a validation image, before its centre of SIDE is cut out
 CHANNELS = 3
+_INSTALL = "pip install 'ipulaunch[images]'"
 
 
-def crops(encoded: Any, are_png: Any, windows: Any) -> List[Any]:
-    """The pixels in a window of each image. ImageNet has a single PNG, so most batches need no test per image."""
-    numbers = range(encoded.shape[0])
-
-    def jpeg(n: int) -> Any:
-        return tf.io.decode_and_crop_jpeg(encoded[n], windows[n], CHANNELS)
-
-    def png(n: int) -> Any:
-        top, left, height, width = tf.unstack(windows[n])
-        return tf.slice(tf.io.decode_png(encoded[n], CHANNELS), [top, left, 0], [height, width, CHANNELS])
-
-    def either(n: int) -> Any:
-        return tf.cond(are_png[n], lambda: png(n), lambda: jpeg(n))
-
-    found: List[Any] = tf.cond(
-        tf.reduce_any(are_png), lambda: [either(n) for n in numbers], lambda: [jpeg(n) for n in numbers]
-    )
-    return found
+class Undecodable(ValueError):
+    """An image cannot be decoded."""
 
 
-def validation_image(side: int, encoded: Any, is_png: Any, window: Any) -> Any:
+def crop(encoded: bytes, form: str, window: Sequence[int]) -> np.ndarray:
+    """The pixels in a window of a JPEG or PNG, whatever its colours.
+
+    `fancy_upscaling` stays on: without it, decoding crops ended TensorFlow 2.6 with a damaged heap.
+    """
+    top, left, height, width = window
+    try:
+        if form == "JPEG":
+            pixels = tf.io.decode_and_crop_jpeg(encoded, window, CHANNELS).numpy()
+        else:
+            pixels = tf.io.decode_png(encoded, CHANNELS).numpy()[top : top + height, left : left + width]
+    except tf.errors.InvalidArgumentError as error:
+        raise Undecodable(_reason(error)) from error
+    return np.ascontiguousarray(pixels)
+
+
+def validation_image(side: int, encoded: Any, is_png: Any, whole: Any) -> Any:
     """The centre of the image scaled to a shorter side of 256/224 of `side`, with the exact DCT."""
 
     def jpeg() -> Any:
         return tf.io.decode_jpeg(encoded, 3, dct_method="INTEGER_ACCURATE")
 
     image = tf.cond(is_png, lambda: tf.io.decode_png(encoded, 3), jpeg)
-    height, width = window[2], window[3]
+    height, width = whole[0], whole[1]
     size = tf.stack([height, width]) * round(side * SHORTER_SIDE / SIDE) // tf.minimum(height, width)
     top, left = (size[0] - side) // 2, (size[1] - side) // 2
     # The op takes uint8, which saves a pass over the image.
@@ -59,8 +61,13 @@ def defect_of(encoded: bytes) -> Optional[str]:
     try:
         tf.io.decode_image(encoded, CHANNELS, expand_animations=False)
     except tf.errors.InvalidArgumentError as error:
-        return str(error).split("}} ")[-1].split(" [Op:")[0].splitlines()[0]  # without the names of TensorFlow's nodes
+        return _reason(error)
     return None
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """What an op of TensorFlow's says, without the names of its nodes."""
+    return str(error).split("}} ")[-1].split(" [Op:")[0].splitlines()[0]
 
 
 def opencv() -> Any:
@@ -68,8 +75,20 @@ def opencv() -> Any:
     try:
         import cv2
     except ImportError as error:
-        raise NotReadyError(
-            f"random crops of ImageNet's images need OpenCV, and {error}", hint="pip install 'ipulaunch[images]'"
-        ) from error
+        raise NotReadyError(f"random crops of ImageNet's images need OpenCV, and {error}", hint=_INSTALL) from error
     cv2.setNumThreads(1)  # the threads are ours, as many as this instance has cores
     return cv2
+
+
+def jpeg_decoder() -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """simplejpeg's decoder, from (a JPEG, memory) to pixels in this memory; an error if it is missing.
+
+    Its pixels are TensorFlow's, as both take libjpeg-turbo's fast DCT. Like TensorFlow's it goes on after what
+    libjpeg-turbo warns about. Its ValueError is about an image that it does not take.
+    """
+    try:
+        import simplejpeg
+    except ImportError as error:
+        raise NotReadyError(f"random crops of ImageNet's images need simplejpeg, and {error}", hint=_INSTALL) from error
+    decode = simplejpeg.decode_jpeg
+    return lambda encoded, room: decode(encoded, "RGB", True, False, 0, 0, 1.0, room, False)

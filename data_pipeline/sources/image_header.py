@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 _JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
 _STARTS_OF_FRAME = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # these three are tables, not frames
+_SEQUENTIAL = (0xC0, 0xC1)  # frames coded with Huffman, 8 or 12 bits
 _WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
 _JPEG_END, _PNG_END = b"\xff\xd9", b"IEND\xaeB`\x82"
@@ -38,6 +39,27 @@ def read_header(data: bytes) -> ImageHeader:
         raise NotAnImage(f"neither a JPEG nor a PNG: it starts with {data[:4].hex() or 'nothing'}")
     height, width, channels = struct.unpack_from(">HHB", data, _frame(data) + 5)
     return _sound(ImageHeader("JPEG", height, width, channels))
+
+
+def height_place(data: bytes) -> int:
+    """Where the height of a JPEG lies that still is a sound image with a smaller height; 0 for all other images.
+
+    A decoder then stops earlier. It takes a JPEG whose rows follow each other: a single scan, not progressive.
+    """
+    frame = _frame(data)
+    if data[frame + 1] not in _SEQUENTIAL:
+        return 0
+    position = frame
+    while data[position + 1] != _START_OF_SCAN:
+        position += 2 + int(struct.unpack_from(">H", data, position + 2)[0])
+        if position + 5 > len(data) or data[position] != 0xFF:
+            return 0
+    return frame + 5 if data[position + 4] == data[frame + 9] else 0
+
+
+def ends_properly(data: bytes) -> bool:
+    """Whether the last bytes of a JPEG are its end mark."""
+    return data[-2:] == _JPEG_END
 
 
 def require_end(data: bytes) -> None:

@@ -1,24 +1,21 @@
 """ImageNet's records: `image/encoded`, a JPEG, and `image/class/label`, from 1. Images leave the host as uint8.
 
-For training, only the crop is decoded, not the whole image. The resize is OpenCV's bilinear one, which keeps uint8 and
-differs from TensorFlow's, in float, by rounding: it takes 0.1 ms where TensorFlow's takes 0.6 and another 0.2 to round
-(a crop of 285 x 285, processor time, TensorFlow 2.15). `fancy_upscaling` stays on: without it, decoding crops ended
-TensorFlow 2.6 with a damaged heap. The decoder's own scaling to a half or less stays off: its pixels differ by up to 4
-grey levels in the mean.
+Samples are planned some hundred at a time from what the index keeps of them; then one call of Python reads, decodes and
+scales up to 16 images, into one array of reused memory that TensorFlow takes over without a copy. A validation image is
+decoded and scaled by TensorFlow's own ops, as in the published preparation.
 
-An image of 112 kB now takes 1.5 ms of processor time, of which 1.1 go into the Huffman code of the crop, which a
-smaller scale would not save. Tried without gain: OpenCV's decoder (1.4 ms, for it decodes the whole image), one
-eager op after the other inside the reading function, another malloc threshold, telling the decoder that the image ends
-below the crop, about which it also complains. What helped: reading and scaling up to 16 images in one call of Python,
-into one array; with a tensor for every image, it took 1.7 ms. Scaling them into reused memory, which TensorFlow takes
-over without a copy, saved another 4 %.
+Training images are scaled by OpenCV's bilinear resize, which keeps uint8 and differs from TensorFlow's, in float, by
+rounding: it takes 0.1 ms where TensorFlow's takes 0.6 and another 0.2 to round (a crop of 285 x 285, processor time,
+TensorFlow 2.15). The decoder's own scaling to a half or less stays off: its pixels differ by up to 4 grey levels in the
+mean.
 """
 
 from __future__ import annotations
 
 import collections
+import functools
 from pathlib import Path
-from typing import Any, Deque, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -26,18 +23,21 @@ import tensorflow as tf
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.published_sets import PUBLISHED_SETS
 from ipulaunch.configs.text import counted
-from ipulaunch.data_pipeline.ending import ends_with_python
 from ipulaunch.data_pipeline.records.files import shards
 from ipulaunch.data_pipeline.records.index import Index, Progress, open_index
 from ipulaunch.data_pipeline.records.memory import ReusedMemory
 from ipulaunch.data_pipeline.sources import image_decoding
-from ipulaunch.data_pipeline.sources.imagenet_samples import Sample, SampleReader, Workspace
+from ipulaunch.data_pipeline.sources.imagenet_contents import PictureContents, pictures
+from ipulaunch.data_pipeline.sources.imagenet_images import TrainingImages
+from ipulaunch.data_pipeline.sources.imagenet_plan import PlannedSample, SamplePlanner
+from ipulaunch.data_pipeline.sources.imagenet_samples import SampleReader, Workspace
 from ipulaunch.data_pipeline.sources.source import Source, untuned
 
 SIDE, CHANNELS = image_decoding.SIDE, image_decoding.CHANNELS
 CLASSES = 1000
 
-_MOST_AT_ONCE = 16  # images that are read, decoded and scaled by one call each
+_MOST_AT_ONCE = 16  # images that are read, decoded and scaled by one call
+_PLANNED_AT_ONCE = 256  # samples: planned alone, one takes 150 microseconds instead of 4
 _NO_CONVERSION = tf.autograph.experimental.do_not_convert
 
 
@@ -77,15 +77,19 @@ class ImagenetRecords(Source):
         super().__init__()
         self.replaces_bad = replaces_bad  # a sample that cannot be read is replaced by its neighbour
         files = files or find_files(data_dir, split)
-        self.index: Index = open_index(files, threads=threads, progress=progress, tolerant=replaces_bad)
+        self.index: Index = open_index(
+            files, threads=threads, progress=progress, tolerant=replaces_bad, contents=PictureContents()
+        )
         if not self.index.records:
             hint = self.index.defects[0].message if self.index.defects else ""
             raise DataError(f"the {len(files)} {split} files in {data_dir} hold no record", hint=hint)
         self.samples = self.index.records
-        self.seed, self.augment, self.side = seed, augment, side
-        self.opencv: Any = image_decoding.opencv() if augment else None
-        self.reader = SampleReader(self.index, augment=augment, classes=classes)
+        self.augment, self.side = augment, side
+        self.planner = SamplePlanner(self.index, pictures(self.index.contents), seed=seed, augment=augment)
+        self.reader = SampleReader(self.index, classes=classes)
+        self.training = TrainingImages(self.reader, seed=seed, side=side) if augment else None
         self.memory = ReusedMemory()
+        self.idle: List[Workspace] = []  # one for each thread that has read at the same time
         self.recent: Deque[np.ndarray] = collections.deque(maxlen=1)  # numbers of the micro-batches read last
         self.decodable = np.zeros(self.samples, bool)  # records that have been decoded once without an error
 
@@ -108,21 +112,6 @@ class ImagenetRecords(Source):
     def _made(self, numbers: tf.data.Dataset, micro_size: int, threads: int, *, traced: bool) -> tf.data.Dataset:
         size = max(count for count in range(1, _MOST_AT_ONCE + 1) if micro_size % count == 0)
         parts = micro_size // size
-        # More than reading can be ahead of a decoding error: two maps, and the stream's own prefetch.
-        self.recent = collections.deque(maxlen=parts * (8 * threads + 8))
-        read = self.guarded(self._read)
-        make = self._training_images if self.augment else self._validation_images
-
-        def fetch(epoch: Any, ids: Any) -> Any:
-            kinds = [tf.string, tf.int32, tf.int64, tf.bool, tf.int32, tf.bool]
-            found = tf.numpy_function(read, [epoch, ids], kinds)
-            for value, more in zip(found, ([], [], [], [], [4], [])):
-                value.set_shape([size, *more])
-            return found
-
-        def images(encoded: Any, labels: Any, records: Any, are_png: Any, windows: Any, flips: Any) -> Any:
-            made = (make(encoded, are_png, windows, flips), labels, records)
-            return made if traced else made[:2]
 
         def joined(*values: Any) -> Any:
             return tuple(tf.reshape(value, (micro_size, *value.shape[2:])) for value in values)
@@ -131,69 +120,126 @@ class ImagenetRecords(Source):
             numbers = numbers.map(
                 lambda epoch, ids: (tf.fill([parts], epoch), tf.reshape(ids, [parts, size]))
             ).unbatch()
-        made = numbers.map(fetch, threads, deterministic=True)
-        made = made.map(_NO_CONVERSION(images), threads, deterministic=True)
+        planned = self._planned(numbers, size, threads)
+        make = self._trained if self.augment else self._validated
+        made = make(planned, size, threads, parts, 3 if traced else 2)
         if parts > 1:
             made = made.batch(parts, drop_remainder=True).map(joined)
         return untuned(made)
 
-    def _training_images(self, encoded: Any, are_png: Any, windows: Any, flips: Any) -> Any:
-        crops = image_decoding.crops(encoded, are_png, windows)
-        images = tf.numpy_function(ends_with_python(self._scaled), [flips, *crops], tf.uint8)
-        return tf.ensure_shape(images, (len(crops), self.side, self.side, CHANNELS))
+    def _planned(self, numbers: tf.data.Dataset, size: int, threads: int) -> tf.data.Dataset:
+        """(epoch, planned samples) for each (epoch, numbers)."""
+        plan = self.guarded(self.planner.plan)
 
-    def _scaled(self, flips: np.ndarray, *crops: np.ndarray) -> np.ndarray:
-        images = self.memory.array((len(crops), self.side, self.side, CHANNELS), np.uint8)
-        for image, crop, flip in zip(images, crops, flips):
-            self.opencv.resize(crop, (self.side, self.side), dst=image, interpolation=self.opencv.INTER_LINEAR)
-            if flip:
-                self.opencv.flip(image, 1, dst=image)
-        return images
+        def planned(epochs: Any, ids: Any) -> Any:
+            samples = tf.numpy_function(plan, [epochs, ids], tf.int64)
+            samples.set_shape((None, size, len(PlannedSample._fields)))
+            return epochs, samples
 
-    def _validation_images(self, encoded: Any, are_png: Any, windows: Any, flips: Any) -> Any:
-        make = image_decoding.validation_image
-        return tf.stack([make(self.side, encoded[n], are_png[n], windows[n]) for n in range(encoded.shape[0])])
+        return numbers.batch(max(1, _PLANNED_AT_ONCE // size)).map(planned).unbatch()
 
-    def _read(self, epoch: np.ndarray, ids: np.ndarray) -> Tuple[np.ndarray, ...]:
-        self.recent.append(ids)
-        fetch = self._sample_near if self.replaces_bad else self.reader.read
-        workspace = Workspace(self.seed, int(epoch))
-        samples = [fetch(workspace, int(number)) for number in ids]
-        encoded = np.empty(len(ids), object)  # NumPy's own byte strings lose the zeros at their end
-        encoded[:] = [sample.encoded for sample in samples]
+    def _trained(self, planned: tf.data.Dataset, size: int, threads: int, parts: int, fields: int) -> tf.data.Dataset:
+        """The first of (images, labels, numbers of the records) for training."""
+        make = self.guarded(self._make_images)
+
+        def images(epoch: Any, samples: Any) -> Any:
+            found = tf.numpy_function(make, [epoch, samples], [tf.uint8, tf.int32, tf.int64])
+            for value, shape in zip(found, ((size, self.side, self.side, CHANNELS), (size,), (size,))):
+                value.set_shape(shape)
+            return tuple(found[:fields])
+
+        return planned.map(images, threads, deterministic=True)
+
+    def _make_images(self, epoch: np.ndarray, plan: np.ndarray) -> Tuple[np.ndarray, ...]:
+        images = self.memory.array((len(plan), self.side, self.side, CHANNELS), np.uint8)
+        training = self.training
+        assert training is not None
+
+        def make(sample: PlannedSample, place: int, workspace: Workspace) -> Tuple[int, int]:
+            return training.make(int(epoch), sample, images[place], workspace), sample.record
+
+        labels, records = zip(*self._for_each(int(epoch), plan, make))
+        return images, np.array(labels, np.int32) - 1, np.array(records, np.int64)
+
+    def _validated(self, planned: tf.data.Dataset, size: int, threads: int, parts: int, fields: int) -> tf.data.Dataset:
+        """The first of (images, labels, numbers of the records) for validation."""
+        # More than reading can be ahead of a decoding error: two maps, and the stream's own prefetch.
+        self.recent = collections.deque(maxlen=parts * (8 * threads + 8))
+        read = self.guarded(self._read_encoded)
+
+        def fetch(epoch: Any, samples: Any) -> Any:
+            found = tf.numpy_function(read, [epoch, samples], [tf.string, tf.int32, tf.int64, tf.bool, tf.int32])
+            for value, more in zip(found, ([], [], [], [], [2])):
+                value.set_shape([size, *more])
+            return found
+
+        def images(encoded: Any, labels: Any, records: Any, are_png: Any, sizes: Any) -> Any:
+            make = image_decoding.validation_image
+            made = tf.stack([make(self.side, encoded[n], are_png[n], sizes[n]) for n in range(size)])
+            return (made, labels, records)[:fields]
+
+        made = planned.map(fetch, threads, deterministic=True)
+        return made.map(_NO_CONVERSION(images), threads, deterministic=True)
+
+    def _read_encoded(self, epoch: np.ndarray, plan: np.ndarray) -> Tuple[np.ndarray, ...]:
+        self.recent.append(plan[:, 0])
+        found = self._for_each(int(epoch), plan, self._read_one)
+        encoded = np.empty(len(plan), object)  # NumPy's own byte strings lose the zeros at their end
+        images, labels, records, are_png, sizes = zip(*found)
+        encoded[:] = images
         return (
             encoded,
-            np.array([sample.label for sample in samples], np.int32),
-            np.array([sample.record for sample in samples], np.int64),
-            np.array([sample.is_png for sample in samples]),
-            np.array([sample.window for sample in samples], np.int32),
-            np.array([sample.flip for sample in samples]),
+            np.array(labels, np.int32) - 1,
+            np.array(records, np.int64),
+            np.array(are_png),
+            np.array(sizes, np.int32),
         )
 
-    def _sample_near(self, workspace: Workspace, record: int) -> Sample:
-        """The sample, or the next one that can be read and decoded."""
-        return self.near(record, lambda neighbour: self._decodable_sample(workspace, neighbour))
+    def _read_one(self, sample: PlannedSample, place: int, workspace: Workspace) -> Tuple[Any, ...]:
+        if not self.reader.is_odd(sample):
+            encoded = self.reader.encoded(sample, workspace).tobytes()
+            return encoded, sample.label, sample.record, False, (sample.height, sample.width)
+        odd = self.reader.read(sample.record)
+        return odd.encoded, odd.label, odd.record, odd.header.format == "PNG", (odd.header.height, odd.header.width)
 
-    def _decodable_sample(self, workspace: Workspace, record: int) -> Sample:
-        sample = self.reader.read(workspace, record)
+    def _for_each(self, epoch: int, plan: np.ndarray, work: Callable[..., Tuple[Any, ...]]) -> List[Tuple[Any, ...]]:
+        """The results of the work on (planned sample, its place, memory); on its neighbour, if a sample is bad."""
+        workspace = self.idle.pop() if self.idle else Workspace()
+        if self.replaces_bad:
+            work = functools.partial(self._work_near, epoch, work)
+        found = [work(PlannedSample(*row), place, workspace) for place, row in enumerate(plan.tolist())]
+        self.idle.append(workspace)
+        return found
+
+    def _work_near(
+        self, epoch: int, work: Callable[..., Tuple[Any, ...]], sample: PlannedSample, place: int, workspace: Workspace
+    ) -> Tuple[Any, ...]:
+        """The work on the sample, or on the next one that can be read and decoded."""
+
+        def work_on(record: int) -> Tuple[Any, ...]:
+            self._require_decodable(record)
+            if record == sample.record:
+                return work(sample, place, workspace)
+            (row,) = self.planner.plan(np.array([epoch]), np.array([[record]]))[0].tolist()
+            return work(PlannedSample(*row), place, workspace)
+
+        return self.near(sample.record, work_on)
+
+    def _require_decodable(self, record: int) -> None:
+        """Decode a whole image, once; an error if that fails."""
         if not self.decodable[record]:
-            defect = image_decoding.defect_of(sample.encoded)
+            defect = image_decoding.defect_of(self.reader.read(record).encoded)
             if defect is not None:
-                raise self._undecodable_at(record, defect)
+                raise self.reader.undecodable(record, defect)
             self.decodable[record] = True
-        return sample
-
-    def _undecodable_at(self, record: int, defect: str) -> DataError:
-        return DataError(f"{self.index.place(record)}: the image cannot be decoded: {defect}")
 
     def _undecodable(self) -> Optional[DataError]:
         """The first of the records read last whose image cannot be decoded."""
-        workspace = Workspace(self.seed, 0)
         for record in (int(number) for ids in list(self.recent) for number in ids):
             try:
-                defect = image_decoding.defect_of(self.reader.read(workspace, record).encoded)
+                defect = image_decoding.defect_of(self.reader.read(record).encoded)
             except DataError as error:
                 return error
             if defect is not None:
-                return self._undecodable_at(record, defect)
+                return self.reader.undecodable(record, defect)
         return None

@@ -46,11 +46,11 @@ def open_pipelines(task: Task) -> Tuple[Pipelines, float]:
             "limit": lambda: references.plain_reads(index, threads),
         }
     else:
-        index = open_index(imagenet.find_files(directory, "train"), threads=threads)
-        source = imagenet.ImagenetRecords(directory, "train", seed=0, augment=True, threads=threads)
+        images = imagenet.ImagenetRecords(directory, "train", seed=0, augment=True, threads=threads)
+        source, index = images, images.index
         others = {
             "reference": lambda: references.images_as_usual(index, task),
-            "limit": lambda: references.decoding_alone(index, threads),
+            "limit": lambda: references.decoding_alone(images, threads),
         }
     pipelines: Pipelines = {"ours": lambda: _ours(source, task), **others}
     named: Pipelines = {

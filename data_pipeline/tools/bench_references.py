@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Tuple
 
@@ -12,13 +11,11 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.parallel import in_order
-from ipulaunch.data_pipeline.records.example import NotAnExample, find_features
 from ipulaunch.data_pipeline.records.index import Index
-from ipulaunch.data_pipeline.records.reader import RecordReader
-from ipulaunch.data_pipeline.sources.augmentation import Draws, random_window
 from ipulaunch.data_pipeline.sources.image_decoding import SIDE
-from ipulaunch.data_pipeline.sources.image_header import NotAnImage, read_header
-from ipulaunch.data_pipeline.sources.imagenet_samples import marked_objects
+from ipulaunch.data_pipeline.sources.imagenet import ImagenetRecords
+from ipulaunch.data_pipeline.sources.imagenet_plan import PlannedSample
+from ipulaunch.data_pipeline.sources.imagenet_samples import Workspace
 
 if TYPE_CHECKING:
     from ipulaunch.data_pipeline.tools.bench import Task
@@ -32,7 +29,7 @@ def named(pipeline: Callable[[], Iterator[int]], directory: Path) -> Iterator[in
     """The pipeline; it raises a DataError for a set that it cannot read. Only our own pipeline says where."""
     try:
         yield from pipeline()
-    except (tf.errors.OpError, NotAnExample, NotAnImage) as error:
+    except tf.errors.OpError as error:
         hint = f"ipulaunch data verify {directory} says where"
         raise DataError(f"{directory} cannot be read: {str(error).splitlines()[0]}", hint=hint) from error
 
@@ -107,28 +104,21 @@ def images_as_usual(index: Index, task: Task) -> Iterator[int]:
         yield int(inputs.shape[0])
 
 
-def decoding_alone(index: Index, threads: int) -> Iterator[int]:
-    """Crops of images in memory, decoded and thrown away."""
-    reader, encoded, windows = RecordReader(index), [], []
-    for record in range(min(_LIMIT_IMAGES, index.records)):
-        data = reader.read(record)
-        features = find_features(data)
-        if "image/encoded" not in features:
-            raise NotAnExample("there is no feature image/encoded")
-        span = features["image/encoded"]
-        header = read_header(data[span.start : span.stop])
-        if header.format == "JPEG":
-            encoded.append(data[span.start : span.stop])
-            objects = marked_objects(data, features)
-            windows.append(random_window(Draws(0, 0, record), header.height, header.width, objects))
+def decoding_alone(source: ImagenetRecords, threads: int) -> Iterator[int]:
+    """Crops of images in memory, decoded as ours are and thrown away."""
+    epochs, records = np.zeros(1, np.int64), np.arange(min(_LIMIT_IMAGES, source.samples))[None]
+    plan = [PlannedSample(*row) for row in source.planner.plan(epochs, records)[0].tolist()]
+    even = [sample for sample in plan if not source.reader.is_odd(sample)]
+    if not even:
+        raise DataError(f"none of the first {len(plan)} records of {source.index.paths[0].parent} has a sound JPEG")
+    encoded = [source.reader.encoded(sample, Workspace()) for sample in even]
+    images, size = source.training, MICRO_SIZES["imagenet"]
+    assert images is not None
 
-    def decode(image: Any, window: Any) -> Any:
-        return tf.io.decode_and_crop_jpeg(image, window, 3)[0, 0]
+    def decode(start: int) -> int:
+        workspace = Workspace()
+        for number in (each % len(even) for each in range(start, start + size)):
+            images.crop(even[number], encoded[number], workspace)
+        return size
 
-    images = tf.data.Dataset.from_tensor_slices((np.array(encoded, object), np.array(windows, np.int32))).repeat()
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = threads
-    options.threading.max_intra_op_parallelism = 1
-    size = math.gcd(MICRO_SIZES["imagenet"], _LIMIT_IMAGES)
-    for pixels in images.map(_NO_CONVERSION(decode), threads).batch(size).prefetch(4).with_options(options):
-        yield int(pixels.shape[0])
+    yield from in_order(decode, itertools.count(step=size), threads)

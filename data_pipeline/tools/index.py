@@ -8,6 +8,7 @@ from typing import Any, Dict
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores
 from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.records.kept_index import kept_at
+from ipulaunch.data_pipeline.sources.imagenet_contents import PictureContents
 from ipulaunch.data_pipeline.tools.array_sets import find_arrays
 from ipulaunch.data_pipeline.tools.sets import find_set, holds_records
 
@@ -23,7 +24,8 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     splits: Dict[str, Any] = {}
     for split, paths in found.splits.items():
         progress = Progress(report, f"{split} files", len(paths))
-        index = open_index(paths, threads=cores(), progress=lambda done, total, p=progress: p.add(done - p.done))  # type: ignore[misc]
+        contents = PictureContents() if found.kind == "imagenet" else None
+        index = open_index(paths, threads=cores(), progress=progress.reach, contents=contents)
         place = kept_at(paths[0].parent)
         splits[split] = {"files": len(paths), "records": index.records, "index": str(place) if place else None}
     return {"kind": found.kind, "splits": splits}

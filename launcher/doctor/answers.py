@@ -67,6 +67,10 @@ def opencv():
     import cv2
     return cv2.__version__
 
+def simplejpeg():
+    import simplejpeg
+    return simplejpeg.__version__
+
 def isal():
     from importlib.metadata import version
     from isal import igzip_lib
@@ -85,7 +89,8 @@ def ipu_build():
     from tensorflow.python import ipu
     return ""
 
-for question in (python, project, memory, mpi4py, opencv, isal, popdist, tensorflow, keras, estimators, ipu_build):
+libraries = (mpi4py, opencv, simplejpeg, isal, popdist)
+for question in (python, project, memory, *libraries, tensorflow, keras, estimators, ipu_build):
     ask(question.__name__, question)
 lines.close()
 os._exit(0)

@@ -18,7 +18,7 @@ from ipulaunch.launcher.launch.volumes import are_packed
 GROUP = "Python of the instances"
 _TENSORFLOW = "pip install 'ipulaunch[cpu]', or on a POD the SDK's tensorflow and keras wheels"
 _ESTIMATORS = "pip install 'tensorflow<2.16' or the Poplar SDK's, or train with Keras: --api keras, --no-use-estimator"
-_OPENCV = "pip install 'ipulaunch[images]'"
+_IMAGES = "pip install 'ipulaunch[images]'"
 _ISAL = "pip install 'ipulaunch[gzip]'"
 _WHEELS = "pip install the tensorflow and keras wheels inside the SDK; those of the package index do not support IPUs"
 
@@ -40,7 +40,8 @@ def check_interpreter(diagnosis: Diagnosis, environment: Environment) -> List[Ch
     if diagnosis.needs_estimators and not answers.about("tensorflow").error:
         checks.append(_estimators(diagnosis, answers.about("tensorflow"), answers.about("estimators")))
     if diagnosis.plan is not None and diagnosis.plan.workload == "imagenet":
-        checks.append(_opencv(diagnosis, answers.about("opencv")))
+        checks.append(_for_crops(diagnosis, "OpenCV", answers.about("opencv")))
+        checks.append(_for_crops(diagnosis, "simplejpeg", answers.about("simplejpeg")))
     if diagnosis.volumes is not None and are_packed(diagnosis.volumes):
         checks.append(_isal(answers.about("isal")))
     if diagnosis.examines(POPRUN):
@@ -93,12 +94,12 @@ def _estimators(diagnosis: Diagnosis, tensorflow: Answer, answer: Answer) -> Che
     return Check(GROUP, "Estimators", OK, f"those of TensorFlow {tensorflow.value}")
 
 
-def _opencv(diagnosis: Diagnosis, answer: Answer) -> Check:
+def _for_crops(diagnosis: Diagnosis, name: str, answer: Answer) -> Check:
     """For the random crops of ImageNet's images, which synthetic ones do without."""
     if answer.error:
         stops = () if diagnosis.samples == SYNTHETIC else diagnosis.ours(*BOTH)
-        return Check(GROUP, "OpenCV", MISSING if stops else WARNING, answer.error, _OPENCV, stops)
-    return Check(GROUP, "OpenCV", OK, answer.value)
+        return Check(GROUP, name, MISSING if stops else WARNING, answer.error, _IMAGES, stops)
+    return Check(GROUP, name, OK, answer.value)
 
 
 def _isal(answer: Answer) -> Check:

@@ -18,7 +18,16 @@ DOORS: Dict[str, Set[str]] = {
     "configs": {"yaml"},
     "topology": {"ipulaunch.configs"},
     "launcher": {"click", "rich", "ipulaunch.configs", "ipulaunch.topology"},
-    "data_pipeline": {"tensorflow", "numpy", "crc32c", "cv2", "isal", "ipulaunch.configs", "ipulaunch.topology"},
+    "data_pipeline": {
+        "tensorflow",
+        "numpy",
+        "crc32c",
+        "cv2",
+        "isal",
+        "simplejpeg",
+        "ipulaunch.configs",
+        "ipulaunch.topology",
+    },
     "workers": {
         *("tensorflow", "keras", "tf_keras", "numpy", "mpi4py", "popdist", "matplotlib", "wandb"),
         *("ipulaunch.configs", "ipulaunch.topology", "ipulaunch.data_pipeline"),

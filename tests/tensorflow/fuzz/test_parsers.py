@@ -36,7 +36,7 @@ from ipulaunch.configs.settings.workloads import WORKLOADS, resolve, schema_of
 from ipulaunch.configs.sites import Site, read_site, shipped_sites
 from ipulaunch.configs.text import utc
 from ipulaunch.data_pipeline.records.archive import NotAnArchive, read_arrays
-from ipulaunch.data_pipeline.records.example import NotAnExample, find_features
+from ipulaunch.data_pipeline.records.example import NotAnExample, features_by_parts, find_features
 from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.records.reader import RecordReader
 from ipulaunch.data_pipeline.sources.cosmoflow import CosmoflowRecords
@@ -460,6 +460,13 @@ def example(place: Path, data: bytes) -> None:
         assert 0 <= span.start <= span.stop <= len(data)
 
 
+@parser("tf.Example in parts", harmed([VOLUME, PICTURE]), NotAnExample)
+def example_in_parts(place: Path, data: bytes) -> None:
+    names = ("x", "y", "image/encoded", "image/class/label")
+    found = dict(features_by_parts(lambda count, start: data[start : start + count], len(data), names))
+    assert found.items() <= find_features(data).items()
+
+
 @parser("CosmoFlow record", harmed([VOLUME]))
 def volume(place: Path, data: bytes) -> None:
     (place / "train").mkdir()
@@ -468,16 +475,17 @@ def volume(place: Path, data: bytes) -> None:
     CosmoflowRecords(settings, "train", threads=1).load(np.arange(2))
 
 
-# OpenCV is imported where it is needed, and executes files of its own then.
-with contextlib.suppress(ImportError):
-    importlib.import_module("cv2")
+# These are imported where they are needed; OpenCV executes files of its own then.
+for name in ("cv2", "simplejpeg"):
+    with contextlib.suppress(ImportError):
+        importlib.import_module(name)
 
 
 @parser("ImageNet record", harmed([PICTURE]))
 def picture(place: Path, data: bytes) -> None:
     write_records(place / "train-00000-of-00001", [PICTURE, data])
-    records = ImagenetRecords(place, "train", seed=0, augment=True, threads=1)
-    records._read(np.array(0), np.arange(2))
+    records = ImagenetRecords(place, "train", seed=0, augment=True, threads=1, side=8)
+    records._make_images(np.array(0), records.planner.plan(np.array([0]), np.arange(2)[None])[0])
 
 
 @parser("image header", harmed([JPEG, PNG]), NotAnImage)

@@ -67,7 +67,7 @@ def index_of(counts: List[int]) -> Index:
     firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     offsets = np.concatenate([12 + np.arange(count) * 10 for count in counts]).astype(np.int64)
     paths = tuple(Path(f"part-{number}") for number in range(len(counts)))
-    return Index(paths, firsts, offsets, np.full(len(offsets), 5), np.zeros(len(counts), bool))
+    return Index(paths, firsts, offsets, np.full(len(offsets), 5), np.zeros(len(counts), bool), {})
 
 
 @SAME

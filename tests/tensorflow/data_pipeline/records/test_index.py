@@ -88,9 +88,9 @@ def test_paths_are_made_from_names_when_they_are_asked_for(tmp_path: Path) -> No
 def scanned(monkeypatch: Any) -> List[str]:
     names: List[str] = []
 
-    def counting(path: Path) -> Any:
+    def counting(path: Path, collector: Any) -> Any:
         names.append(path.name)
-        return scan(path)
+        return scan(path, collector)
 
     monkeypatch.setattr(module, "scan", counting)
     return names

@@ -20,6 +20,7 @@ GOOD = {
     "memory": "nodes 0",
     "mpi4py": "Open MPI v5.0.8, package: x",
     "opencv": "4.11.0",
+    "simplejpeg": "1.9.0",
     "isal": "1.7.2",
     "popdist": "3.3.0",
     "tensorflow": "2.6.3",
@@ -108,6 +109,7 @@ def test_an_engine_that_is_not_looked_at_is_not_mentioned(make_environment: Call
     assert "mpi4py" not in named(check_interpreter(Diagnosis(python="py", engines=("poprun",)), environment))
 
 
+@pytest.mark.parametrize(("question", "name"), [("opencv", "OpenCV"), ("simplejpeg", "simplejpeg")])
 @pytest.mark.parametrize(
     ("workload", "samples", "found", "state", "stops"),
     [
@@ -117,12 +119,20 @@ def test_an_engine_that_is_not_looked_at_is_not_mentioned(make_environment: Call
         ("mnist", "", None, None, None),
     ],
 )
-def test_crops_need_opencv(
-    workload: str, samples: str, found: Any, state: Any, stops: Any, make_environment: Any, make_plan: Any
+def test_crops_need_their_libraries(
+    question: str,
+    name: str,
+    workload: str,
+    samples: str,
+    found: Any,
+    state: Any,
+    stops: Any,
+    make_environment: Any,
+    make_plan: Any,
 ) -> None:
-    environment = make_environment(says={"py": answered(opencv=found)})
+    environment = make_environment(says={"py": answered(**{question: found})})
     diagnosis = Diagnosis(python="py", plan=make_plan(2, 2)._replace(workload=workload), samples=samples)
-    check = named(check_interpreter(diagnosis, environment)).get("OpenCV")
+    check = named(check_interpreter(diagnosis, environment)).get(name)
     assert (check and check.state, check and check.stops) == (state, stops)
 
 
