@@ -65,7 +65,7 @@ def parse_yaml(text: str, name: str) -> Tree:
     if "\0" in text or (not text.isascii() and re.search("[\ud800-\udfff]", text)):
         raise SettingsError(f"{name} is not text")
     try:
-        node = _composed(text, name)
+        node = composed(text, name)
         if node is None:
             return {}
         tree = _Reader(name).tree(node)
@@ -80,7 +80,8 @@ def parse_yaml(text: str, name: str) -> Tree:
     return tree
 
 
-def _composed(text: str, name: str) -> Optional[yaml.Node]:
+def composed(text: str, name: str) -> Optional[yaml.Node]:
+    """The nodes of a YAML text that is not nested too deep."""
     # libyaml composes by recursion in C: some ten thousand brackets overflow the stack, which nothing can catch.
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
@@ -172,7 +173,7 @@ def scalar(text: str, origin: str) -> object:
     if not text.strip():
         return text
     try:
-        node = _composed(text, origin)
+        node = composed(text, origin)
     except (yaml.YAMLError, UnicodeEncodeError):
         return text  # a path such as `a: b` or `{x` is text; the schema refuses bytes that are not
     if not isinstance(node, (yaml.ScalarNode, yaml.SequenceNode)) or _kind(node) not in _PLAIN[type(node)]:

@@ -18,6 +18,7 @@ _COMMANDS: Dict[str, Tuple[str, str]] = {
     "export": ("export", "Export a model for servers, with the weights of a training."),
     "resume": ("resume", "Continue a run from its newest checkpoint."),
     "run": ("run", "Launch a PopDist program of your own."),
+    "bench": ("bench", "Run benchmarks from specification files."),
     "data": ("data", "Make, build, index, verify, audit and measure data sets."),
     "check": ("check", "Check a poprun command line that you already have."),
     "translate": ("translate", "Translate a line of Graphcore's applications into one of ipulaunch."),

@@ -18,7 +18,7 @@ from ipulaunch.launcher.show.display import MOST_ROWS, Display
 from ipulaunch.launcher.supervise.progress import Recorded, RunProgress
 
 
-class _Terminal:
+class LastingStream:
     """A terminal that may vanish while rich draws on it, also from a thread of its own; the run goes on."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -42,7 +42,7 @@ class LiveDisplay(Display):
 
     def __init__(self, stream: TextIO, output: TextIO, verbose: bool = False) -> None:
         super().__init__(stream, output, verbose)
-        lasting = cast(TextIO, _Terminal(stream))
+        lasting = cast(TextIO, LastingStream(stream))
         self.console = Console(file=lasting, highlight=False, emoji=False, soft_wrap=True)
         self.live: Optional[Live] = None
 

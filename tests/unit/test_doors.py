@@ -47,8 +47,9 @@ LAUNCHER: Dict[str, Set[str]] = {
     "supervise": {"engines", "launch"},  # processes, and what they leave
     "show": {"launch", "supervise"},
     "doctor": {"engines", "launch", "supervise"},
+    "bench": {"engines", "launch", "supervise", "show"},  # benchmarks: what runs, what its logs say
     "runs": {"engines", "launch", "schedulers", "supervise", "show", "doctor"},  # what is done: run, resume, look
-    "cli": {"engines", "launch", "schedulers", "supervise", "show", "doctor", "runs"},
+    "cli": {"engines", "launch", "schedulers", "supervise", "show", "doctor", "bench", "runs"},
 }
 
 SOURCES = sorted(path for room in DOORS for path in (ROOT / room).rglob("*.py"))

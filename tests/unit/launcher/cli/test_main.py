@@ -47,7 +47,7 @@ def test_commands() -> None:
     data += [f"make {name}" for name in ("cifar10", "cifar100", "cosmoflow", "imagenet", "mnist")]
     own = ["", "check", "data", *(f"data {name}" for name in data), "plan", "plan program", "run"]
     own += ["doctor", "doctor program", *(f"doctor {workload}" for workload in WORKLOADS)]
-    own += ["cancel", "logs", "ps", "resume", "status", "submit", "translate"]
+    own += ["bench", "cancel", "logs", "ps", "resume", "status", "submit", "translate"]
     own += [*(f"submit {workload}" for workload in WORKLOADS)]
     own += ["export", *(f"export {workload}" for workload in WORKLOADS)]
     workloads = [*WORKLOADS, *(f"plan {workload}" for workload in WORKLOADS)]
@@ -111,7 +111,7 @@ def test_version(ipulaunch: Run) -> None:
     [
         pytest.param(("cosmoflw",), "did you mean cosmoflow?", id="workload"),
         pytest.param(("chekc",), "did you mean check?", id="command"),
-        pytest.param(("xyzzy",), "known: cancel, check, cifar10, cifar100, cosmoflow, ", id="nothing-near"),
+        pytest.param(("xyzzy",), "known: bench, cancel, check, cifar10, cifar100, cosmoflow, ", id="nothing-near"),
         pytest.param(("plan", "cosmoflw"), "did you mean cosmoflow?", id="workload-of-plan"),
         pytest.param(("cosmoflow", "--pods", "16"), "--pod", id="option"),
         pytest.param(("cosmoflow", "--n-trian", "16"), "--n-train", id="setting"),

@@ -1,0 +1,1 @@
+"""Benchmarks by specification: variants, their commands and logs, numbers out of the logs, results."""

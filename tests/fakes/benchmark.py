@@ -1,0 +1,48 @@
+"""A command of a benchmark: benchmark.py BEHAVIOUR; what hangs holds on to the line LIFELINE, if there is one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+LONG_S = 900
+
+
+def hold_on() -> None:
+    if "LIFELINE" in os.environ:
+        line = os.open(os.environ["LIFELINE"], os.O_WRONLY)
+        os.set_inheritable(line, True)
+        os.write(line, b"%d\n" % os.getpid())
+    time.sleep(LONG_S)
+
+
+def main(behaviour: str) -> int:
+    print("rate: 10 samples/sec\nrate: 30 samples/sec", flush=True)
+    print("loss: 0.5", file=sys.stderr, flush=True)
+    if behaviour == "hang":
+        hold_on()
+    elif behaviour == "deaf":  # with a child in a session of its own, both deaf
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        if not os.fork():
+            os.setsid()
+        hold_on()
+    elif behaviour == "leave":  # a child that outlives it
+        if not os.fork():
+            os.setsid()
+            hold_on()
+    elif behaviour == "crash":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif behaviour == "fail":
+        print("it broke", file=sys.stderr)
+        return 3
+    elif behaviour == "environment":
+        print(f"where: {Path.cwd()} {os.environ['SETTING']} {sys.stdin.read()!r}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
