@@ -39,6 +39,7 @@ class LossScaling:
         """The gradient of the loss itself, in 32 bits, since 16 would lose it again."""
         return tf.cast(gradient, tf.float32) / self.scale
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]  # it would convert a call per weight
     def resolve(self, gradients: Sequence[Any]) -> List[Any]:
         """The gradients of the loss itself, from reduced scaled ones; then the scale moves, if automatic.
 

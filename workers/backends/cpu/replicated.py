@@ -68,7 +68,7 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
     def make_train_function(self, force: bool = False) -> Any:
         """What fit() calls for every weight update."""
         if self._update_function is None or force:
-            self._update_function = tf.function(self._update)
+            self._update_function = tf.function(self._update)  # with autograph, for the loops
         self.train_function = self._update_function
         return self.train_function
 
@@ -88,6 +88,7 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
             variable.assign(tf.cast(average / micro_batches, variable.dtype))
         return {measure.name: measured[i] / micro_batches for i, measure in enumerate(self.measures)}
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _divided(self, total: Any) -> Any:
         """The gradients, the measures and the moving averages of batch statistics in a flat buffer."""
         weights, statistics = self.stages.weights, self.inner.non_trainable_variables
@@ -164,8 +165,8 @@ def make_replicated(
 ) -> ReplicatedModel:
     """A model in the stages of the settings, with their loss scaling."""
     splits, optimizer = settings.pipeline.splits, settings.optimizer
-    ends = stage_ends(network_of(settings), splits) if splits else ()
-    stages = Stages(stage_models(model, ends), model.trainable_variables)
+    models = stage_models(model, stage_ends(network_of(settings), splits)) if splits else [model]
+    stages = Stages(models, model.trainable_variables)
     scaling = LossScaling(optimizer.loss_scaling, optimizer.auto_loss_scaling)
     return ReplicatedModel(model, stages, measures, scaling, plan, index, collective, position)
 

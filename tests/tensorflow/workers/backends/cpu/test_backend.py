@@ -71,6 +71,15 @@ def test_an_update_is_plain_gradient_descent_on_the_global_batch(batch: Batch) -
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_a_network_that_is_not_divided_is_not_made_twice() -> None:
+    """The first update of a deep network waits for each model that is made."""
+    batch = Batch(2, 2, 1)
+    backend = CpuBackend(SETTINGS, plan_of(batch), 0, Alone())
+    model = build_model(NETWORK, backend.dropout)
+    trained = backend.prepare(model, make_optimizer(SETTINGS, batch, 1), MEASURES, None)
+    assert trained.stages.models == [model]
+
+
 @pytest.mark.core
 def test_padding_weighs_nothing_in_an_update() -> None:
     batch = Batch(8, 2, 2)  # 32 places for 24 samples
