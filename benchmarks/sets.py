@@ -21,8 +21,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
 import numpy as np
 
 from ipulaunch.data_pipeline.tools.bench import Task
-from ipulaunch.data_pipeline.tools.new_set import generator
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+from ipulaunch.data_pipeline.tools.new_set import encode_example, generator, write_records
 
 ROUNDS = 5
 SIDE, VOLUMES, NAMES = 128, 2, 12  # links to each volume: gzip takes seconds for one

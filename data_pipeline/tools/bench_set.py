@@ -8,9 +8,8 @@ from typing import Callable, Dict
 import numpy as np
 
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
-from ipulaunch.data_pipeline.tools.new_set import generator
+from ipulaunch.data_pipeline.tools.new_set import encode_example, generator, write_records
 from ipulaunch.data_pipeline.tools.pictures import paint
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
 _SIDE, _VOLUMES = 128, 24  # 400 MB: more than any cache of a processor, little enough for the page cache
 _NAMES = 10  # links to each volume: in an epoch of 24 samples, a fifth of the time goes into starting epochs

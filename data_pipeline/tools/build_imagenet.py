@@ -14,9 +14,9 @@ from ipulaunch.configs.runs.directory import made_whole, write_whole
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.sources.image_decoding import defect_of
 from ipulaunch.data_pipeline.sources.image_header import ImageHeader, NotAnImage, read_header
-from ipulaunch.data_pipeline.tools.raw_file import RawFile
+from ipulaunch.data_pipeline.tools.new_set import encode_example, write_records
+from ipulaunch.data_pipeline.tools.raw_archives import RawFile
 from ipulaunch.data_pipeline.tools.raw_images import RawImage, list_images
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
 _IMAGES_PER_SHARD = 1251  # as in the published set: 1,281,167 images in 1024 files
 _JPEG_QUALITY = 96

@@ -9,8 +9,7 @@ from ipulaunch.data_pipeline.parallel import Progress, Report, cores
 from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.records.kept_index import kept_at
 from ipulaunch.data_pipeline.sources.imagenet_contents import PictureContents
-from ipulaunch.data_pipeline.tools.array_sets import find_arrays
-from ipulaunch.data_pipeline.tools.sets import find_set, holds_records
+from ipulaunch.data_pipeline.tools.sets import find_arrays, find_set, holds_records
 
 
 def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:

@@ -9,8 +9,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import numpy as np
 
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
-from ipulaunch.data_pipeline.tools.new_set import Part, generator, new_directory
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+from ipulaunch.data_pipeline.tools.new_set import Part, encode_example, generator, new_directory, write_records
 
 # The channels of the published volumes are redshifts: the same structure at earlier and earlier times.
 _GROWTH = np.array([1.0, 0.8, 0.6, 0.45], np.float32)

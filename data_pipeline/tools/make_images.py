@@ -10,10 +10,9 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import numpy as np
 
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
-from ipulaunch.data_pipeline.tools.new_set import Part, generator, new_directory
+from ipulaunch.data_pipeline.tools.new_set import Part, encode_example, generator, new_directory, write_records
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
 from ipulaunch.data_pipeline.tools.pictures import paint
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 
 _JPEG_QUALITY = 96  # with the noise of the pictures, about the 110 kB that one of ImageNet's takes
 _CIFAR_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

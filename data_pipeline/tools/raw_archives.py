@@ -3,14 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tarfile
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, Dict, Iterator, List, Optional
+from pathlib import Path, PurePath, PurePosixPath
+from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ipulaunch.configs.errors import DataError
-from ipulaunch.data_pipeline.tools.raw_file import RawFile, is_image
 
+_SUFFIXES = {".jpeg", ".jpg", ".png"}
 TRAIN, VALIDATION = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"
+
+
+def is_image(name: str) -> bool:
+    """Whether a file of this name is an image; one that starts with a dot is not."""
+    return PurePath(name).suffix.lower() in _SUFFIXES and not name.startswith(".")
+
+
+class RawFile(NamedTuple):
+    """The bytes of one image."""
+
+    path: Path  # of the file, or of the archive
+    name: str
+    offset: int = 0
+    size: Optional[int] = None  # None: the whole file
+
+    def __str__(self) -> str:
+        return str(self.path) if self.size is None else f"{self.path}: {self.name} at byte {self.offset}"
+
+    def read(self) -> bytes:
+        if self.size is None:
+            return self.path.read_bytes()
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            data = os.pread(descriptor, self.size, self.offset)
+        finally:
+            os.close(descriptor)
+        if len(data) != self.size:
+            raise DataError(f"{self}: {len(data)} of {self.size} bytes are there", hint="fetch the archive again")
+        return data
 
 
 def images_by_class(archive: Path) -> Dict[str, List[RawFile]]:

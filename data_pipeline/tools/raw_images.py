@@ -9,7 +9,7 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.tools import raw_archives
-from ipulaunch.data_pipeline.tools.raw_file import RawFile, is_image
+from ipulaunch.data_pipeline.tools.raw_archives import RawFile, is_image
 
 _LABELS = "validation_labels.txt"
 _GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"

@@ -14,9 +14,8 @@ from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
 from ipulaunch.data_pipeline.records.files import SPLITS
 from ipulaunch.data_pipeline.records.gzip_files import is_gzip
 from ipulaunch.data_pipeline.records.tfrecord import FOOTER, HEADER, masked_crc
-from ipulaunch.data_pipeline.tools.array_sets import find_arrays, verify_arrays
 from ipulaunch.data_pipeline.tools.record_fields import check_record
-from ipulaunch.data_pipeline.tools.sets import RecordSet, find_set, holds_records
+from ipulaunch.data_pipeline.tools.sets import RecordSet, find_arrays, find_set, holds_records, verify_arrays
 from ipulaunch.topology import Batch
 
 _LARGEST_RECORD = 1 << 31  # bytes; a protocol buffer cannot be larger

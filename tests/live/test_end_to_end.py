@@ -16,7 +16,7 @@ from fixtures.trainings import LONGEST_S, REHEARSAL, SYNTHETIC
 
 from ipulaunch.data_pipeline.records.example import find_features
 from ipulaunch.data_pipeline.records.tfrecord import scan
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+from ipulaunch.data_pipeline.tools.new_set import encode_example, write_records
 from ipulaunch.topology.machines.hosts import discover
 from ipulaunch.workers.state.checkpoints import load
 

@@ -16,7 +16,7 @@ from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.records.reader import RecordReader
 from ipulaunch.data_pipeline.sources.source import ArraySource
 from ipulaunch.data_pipeline.stream import training_stream
-from ipulaunch.data_pipeline.tools.record_writer import write_records
+from ipulaunch.data_pipeline.tools.new_set import write_records
 from ipulaunch.topology import Batch
 
 # The same examples in every run, so that a failure can be looked at again.

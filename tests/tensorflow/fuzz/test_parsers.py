@@ -43,8 +43,8 @@ from ipulaunch.data_pipeline.sources.cosmoflow import CosmoflowRecords
 from ipulaunch.data_pipeline.sources.image_arrays import Cifar, Mnist
 from ipulaunch.data_pipeline.sources.image_header import NotAnImage, read_header, require_end
 from ipulaunch.data_pipeline.sources.imagenet import ImagenetRecords
+from ipulaunch.data_pipeline.tools.new_set import encode_example, write_records
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, read_attempts, read_trace
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.openmpi import OpenMpiOptions, openmpi_argv

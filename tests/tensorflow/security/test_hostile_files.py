@@ -34,8 +34,8 @@ from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.records.reader import RecordReader
 from ipulaunch.data_pipeline.sources.image_arrays import Cifar
 from ipulaunch.data_pipeline.sources.pickled import NotAPlainPickle, read_pickle
+from ipulaunch.data_pipeline.tools.new_set import write_records
 from ipulaunch.data_pipeline.tools.old_pickle import old_pickle
-from ipulaunch.data_pipeline.tools.record_writer import write_records
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.supervise.progress import Follower
 from ipulaunch.topology.machines import cpulist, hostlist

@@ -17,7 +17,7 @@ import pytest
 from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.tools import bench
 from ipulaunch.data_pipeline.tools.bench import PIPELINES, Task, run
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+from ipulaunch.data_pipeline.tools.new_set import encode_example, write_records
 
 
 @pytest.fixture(autouse=True)

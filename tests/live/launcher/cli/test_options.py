@@ -8,7 +8,7 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+from ipulaunch.data_pipeline.tools.new_set import encode_example, write_records
 
 pytestmark = pytest.mark.core
 

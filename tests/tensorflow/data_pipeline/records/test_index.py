@@ -17,7 +17,7 @@ from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.records.kept_index import kept_at
 from ipulaunch.data_pipeline.records.reader import RecordReader
 from ipulaunch.data_pipeline.records.tfrecord import scan
-from ipulaunch.data_pipeline.tools.record_writer import write_records
+from ipulaunch.data_pipeline.tools.new_set import write_records
 
 Write = Callable[..., Path]
 

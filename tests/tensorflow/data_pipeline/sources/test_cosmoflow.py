@@ -14,7 +14,7 @@ from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids
 from ipulaunch.data_pipeline.sources.cosmoflow import CosmoflowRecords
 from ipulaunch.data_pipeline.sources.source import data_errors
 from ipulaunch.data_pipeline.stream import training_stream
-from ipulaunch.data_pipeline.tools.record_writer import encode_example
+from ipulaunch.data_pipeline.tools.new_set import encode_example
 from ipulaunch.topology import Batch
 
 CosmoflowSet = Callable[..., Path]

@@ -16,7 +16,7 @@ from ipulaunch.data_pipeline.records.index import Index, open_index
 from ipulaunch.data_pipeline.sources.image_header import height_place
 from ipulaunch.data_pipeline.sources.imagenet_contents import PictureContents, pictures
 from ipulaunch.data_pipeline.sources.imagenet_samples import SampleReader
-from ipulaunch.data_pipeline.tools.record_writer import encode_example
+from ipulaunch.data_pipeline.tools.new_set import encode_example
 
 SIDES = ("ymin", "xmin", "ymax", "xmax")
 KEPT = ".ipulaunch-index.npz"

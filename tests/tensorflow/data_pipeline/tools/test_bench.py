@@ -14,7 +14,7 @@ import tensorflow as tf
 from ipulaunch.configs.errors import DataError, SettingsError
 from ipulaunch.data_pipeline.tools.bench import PIPELINES, Task, core_shares
 from ipulaunch.data_pipeline.tools.bench_pipelines import open_pipelines
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+from ipulaunch.data_pipeline.tools.new_set import encode_example, write_records
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from ipulaunch.configs.errors import UsageError
 from ipulaunch.data_pipeline.sources.cifar_files import versions
 from ipulaunch.data_pipeline.tools import make_cosmoflow, make_images
 from ipulaunch.data_pipeline.tools.make_cosmoflow import draw_sample
-from ipulaunch.data_pipeline.tools.new_set import new_directory
-from ipulaunch.data_pipeline.tools.record_writer import encode_example
+from ipulaunch.data_pipeline.tools.new_set import encode_example, new_directory
 
 VOLUMES: Dict[str, Any] = {
     "samples": 5,

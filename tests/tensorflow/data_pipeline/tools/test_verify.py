@@ -15,7 +15,7 @@ from ipulaunch.configs.errors import DataError, PlanError
 from ipulaunch.data_pipeline.records.tfrecord import scan
 from ipulaunch.data_pipeline.sources.image_header import ImageHeader, NotAnImage, read_header
 from ipulaunch.data_pipeline.tools import index, verify
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+from ipulaunch.data_pipeline.tools.new_set import encode_example, write_records
 
 Events = List[Dict[str, Any]]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData, CosmoflowModel, CosmoflowSettings
-from ipulaunch.data_pipeline.tools.record_writer import encode_example, write_records
+from ipulaunch.data_pipeline.tools.new_set import encode_example, write_records
 from ipulaunch.launcher.doctor.diagnosis import Diagnosis, with_places
 from ipulaunch.launcher.doctor.places import check_volumes
 from ipulaunch.topology.networks import network_of
