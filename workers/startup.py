@@ -15,8 +15,7 @@ from ipulaunch.topology.planning.plan import Plan, from_json
 from ipulaunch.topology.planning.popdist import Place
 from ipulaunch.topology.planning.refusals import ipus_needed
 from ipulaunch.workers.backends.ipu.environment import flags
-from ipulaunch.workers.lifecycle.binding import Binding, bind_as_planned, bind_share
-from ipulaunch.workers.lifecycle.threads import Threads, size_pools
+from ipulaunch.workers.lifecycle.binding import Binding, Threads, bind_as_planned, bind_share, size_pools
 from ipulaunch.workers.pasted_line import batch_of
 
 

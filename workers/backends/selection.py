@@ -24,7 +24,7 @@ from ipulaunch.workers.backends.interface import Backend
 def join_instances(job: Job, index: int, instances: int) -> Collective:
     """Meet the other instances of a job."""
     if not job.is_rehearsal:
-        from ipulaunch.workers.backends.ipu.hosts import join_hosts
+        from ipulaunch.workers.backends.ipu.sdk import join_hosts
 
         return join_hosts(index, instances)
     return join(index, instances)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
@@ -12,6 +13,8 @@ from ipulaunch.workers.models.layers import CountsToDensity, Downsample, GroupNo
 Dropout = Callable[[float, str], Any]
 
 _keras = tf.keras.layers
+# Keras policies, by the bits of computation and weights.
+_POLICIES = {"16.16": "float16", "16.32": "mixed_float16", "32.32": "float32"}
 
 
 def build_model(network: Network, dropout: Dropout, half_volume_pools: bool = True) -> tf.keras.Model:
@@ -124,3 +127,14 @@ _LAYERS: Dict[str, Callable[[Layer, int], Any]] = {
     ),
     "scale": lambda layer, sides: Scale(layer.options["factor"], layer.name),
 }
+
+
+@contextlib.contextmanager
+def precision(name: str) -> Iterator[None]:
+    """Layers made inside compute and keep their weights in these numbers of bits."""
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(_POLICIES[name])
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_global_policy(before)

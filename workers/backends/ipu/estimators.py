@@ -13,7 +13,7 @@ from ipulaunch.workers.backends.interface import Backend, Estimators
 from ipulaunch.workers.backends.ipu.device import IpuDevice
 from ipulaunch.workers.backends.ipu.feeds import as_fed, joined
 from ipulaunch.workers.backends.ipu.model import device_mapping, schedule_of, stage_options
-from ipulaunch.workers.backends.ipu.validation import padded
+from ipulaunch.workers.backends.ipu.training import padded
 from ipulaunch.workers.models.estimators import Stage, in_turn, make_chain, make_metrics, make_optimizer, named
 
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from ipulaunch.configs.runs.job import Job
-from ipulaunch.workers.lifecycle.threads import size_pools
+from ipulaunch.workers.lifecycle.binding import size_pools
 
 TESTS = Path(__file__).parents[3]
 sys.path[1:1] = [str(TESTS), str(TESTS / "fixtures" / "smooth")]

@@ -19,7 +19,7 @@ from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.topology.planning.batch import Batch, make_batch
-from ipulaunch.workers.lifecycle.threads import size_pools
+from ipulaunch.workers.lifecycle.binding import size_pools
 
 REPLICAS = 4
 SIZES = (

@@ -9,7 +9,7 @@ import pytest
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
-from ipulaunch.workers.lifecycle.threads import size_pools
+from ipulaunch.workers.lifecycle.binding import size_pools
 
 
 @pytest.mark.parametrize(("texts", "threads"), [((), 6), (("data.pipeline_num_parallel=48",), 48)])

@@ -26,8 +26,7 @@ from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.backends.collective import texts_of
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.backends.ipu.backend import IpuBackend
-from ipulaunch.workers.backends.ipu.hosts import OverHosts
-from ipulaunch.workers.backends.ipu.sdk import load_sdk
+from ipulaunch.workers.backends.ipu.sdk import OverHosts, load_sdk
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
 from ipulaunch.workers.models.variables import read_variable
