@@ -9,14 +9,12 @@ from typing import Any, Optional, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.settings.workloads import Resolved
-from ipulaunch.launcher.doctor.check import BOTH, POPRUN
-from ipulaunch.launcher.doctor.diagnosis import VIPU_PORT, Diagnosis, Place, Vipu, with_places
+from ipulaunch.launcher.doctor.diagnosis import BOTH, POPRUN, VIPU_PORT, Diagnosis, Place, Vipu, with_places
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.registry import choose_engine, default_engine, engine_class, silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_planned, launch_program
-from ipulaunch.launcher.launch.machines import named_hosts
-from ipulaunch.launcher.launch.planning import PROGRAM, plan_system
+from ipulaunch.launcher.launch.planning import PROGRAM, named_hosts, plan_system
 from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology.planning.solver import Solution
 

@@ -9,6 +9,7 @@ import click
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.settings.schema import whole_path
+from ipulaunch.configs.settings.sections import Launch
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, parse_sdk
 from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_class
@@ -202,3 +203,32 @@ def launch_options_from(values: Dict[str, Any], *, elsewhere: bool = False) -> L
             raise UsageError(f"--{name.replace('_', '-')} is {path}, {SEEN_FROM_HERE}", hint=WHOLE_PATH)
         found[name] = whole_path(path)
     return LaunchOptions(**given, sdk=None if sdk is None else parse_sdk(sdk), poprun=poprun)
+
+
+def program_options(command: Any) -> Any:
+    """What our own workloads say in their settings, for programs we know nothing of."""
+    options = [
+        click.option("--ipus-per-replica", type=click.IntRange(1), help="IPUs that one replica uses. Default: 1."),
+        click.option(
+            "--num-replicas", type=click.IntRange(1), help="Replicas in all. Default: as many as the IPUs allow."
+        ),
+        click.option(
+            "--num-instances", type=click.IntRange(1), help="Host processes in all. Default: one per NUMA node."
+        ),
+        click.option(
+            "--io-bound", is_flag=True, help="The host's input work limits the speed: start as many instances as fit."
+        ),
+        click.option(
+            "--min-cores-per-instance",
+            type=click.IntRange(1),
+            default=1,
+            help="Cores that each instance keeps, with --io-bound.",
+        ),
+    ]
+    return decorate(command, options)
+
+
+def program_settings(values: Dict[str, Any]) -> Launch:
+    """What these options say; takes them out of `values`."""
+    names = ("ipus_per_replica", "num_replicas", "num_instances", "io_bound", "min_cores_per_instance")
+    return Launch(**{name: values.pop(name) for name in names})

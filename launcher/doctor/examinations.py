@@ -8,8 +8,7 @@ from typing import Callable, Dict, List, Tuple
 
 from ipulaunch.launcher.doctor import interpreter, leftovers, machine, mpi, places, sdk
 from ipulaunch.launcher.doctor.answers import TIMEOUT_S
-from ipulaunch.launcher.doctor.check import OPENMPI, POPRUN, WARNING, Check, clean
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.diagnosis import OPENMPI, POPRUN, WARNING, Check, Diagnosis, clean
 from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.launcher.doctor.remote_hosts import check_hosts
 

@@ -7,13 +7,12 @@ from typing import List
 
 from ipulaunch.configs.text import ENABLE_SDK
 from ipulaunch.launcher.doctor.answers import Answer, ask_python
-from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, OPENMPI, POPRUN, WARNING, Check
-from ipulaunch.launcher.doctor.diagnosis import SYNTHETIC, Diagnosis
+from ipulaunch.launcher.doctor.diagnosis import BOTH, MISSING, OK, OPENMPI, POPRUN, SYNTHETIC, WARNING, Check, Diagnosis
 from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.launcher.doctor.machine import check_policy
 from ipulaunch.launcher.doctor.mpi import check_mpi4py
 from ipulaunch.launcher.doctor.sdk import GROUP as ON_IPUS
-from ipulaunch.launcher.launch.volumes import are_packed
+from ipulaunch.launcher.launch.needs import are_packed
 
 GROUP = "Python of the instances"
 _TENSORFLOW = "pip install 'ipulaunch[cpu]', or on a POD the SDK's tensorflow and keras wheels"

@@ -12,12 +12,11 @@ from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.checkpoints import half_written_in
 from ipulaunch.configs.runs.directory import RUNS, records_of
 from ipulaunch.configs.text import counted, some
-from ipulaunch.launcher.doctor.check import OK, WARNING, Check
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.diagnosis import OK, WARNING, Check, Diagnosis
 from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.launcher.launch.earlier_runs import FRESH_S, all_runs, last_sign, newest_first
 from ipulaunch.launcher.supervise.endings import attempt_of, read_endings
-from ipulaunch.launcher.supervise.process_table import all_processes, user_of
+from ipulaunch.launcher.supervise.processes import all_processes, user_of
 from ipulaunch.launcher.supervise.session_files import left_sessions, place_of_sessions
 
 GROUP = "leftovers"

@@ -10,8 +10,7 @@ from typing import List, Optional, Tuple
 from ipulaunch.configs.errors import IpulaunchError
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.doctor.answers import Answer
-from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, POPRUN, WARNING, Check, amount
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.diagnosis import BOTH, MISSING, OK, POPRUN, WARNING, Check, Diagnosis, amount
 from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.topology.machines import cpulist, hosts
 from ipulaunch.topology.machines.hosts import tightest_limit

@@ -7,8 +7,7 @@ from typing import List, Optional
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.launcher.doctor.answers import Answer
-from ipulaunch.launcher.doctor.check import MISSING, OK, OPENMPI, WARNING, Check
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.diagnosis import MISSING, OK, OPENMPI, WARNING, Check, Diagnosis
 from ipulaunch.launcher.doctor.environment import Environment
 
 GROUP = "openmpi, on CPUs"

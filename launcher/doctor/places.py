@@ -7,10 +7,20 @@ from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
 from ipulaunch.configs.text import counted
-from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, WARNING, Check, amount
-from ipulaunch.launcher.doctor.diagnosis import NOT_NAMED, SYNTHETIC, Diagnosis, Place
+from ipulaunch.launcher.doctor.diagnosis import (
+    BOTH,
+    MISSING,
+    NOT_NAMED,
+    OK,
+    SYNTHETIC,
+    WARNING,
+    Check,
+    Diagnosis,
+    Place,
+    amount,
+)
 from ipulaunch.launcher.doctor.environment import Environment
-from ipulaunch.launcher.launch.volumes import Look, looks
+from ipulaunch.launcher.launch.needs import Look, looks
 
 GROUP = "directories"
 _LEAST, _ENOUGH = 64 << 20, 1 << 30  # bytes: a run's records, and a few checkpoints

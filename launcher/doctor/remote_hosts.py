@@ -14,8 +14,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.text import some
-from ipulaunch.launcher.doctor.check import BOTH, MISSING, OK, POPRUN, WARNING, Check, clean
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.diagnosis import BOTH, MISSING, OK, POPRUN, WARNING, Check, Diagnosis, clean
 from ipulaunch.launcher.doctor.environment import Environment, Output
 from ipulaunch.launcher.doctor.interpreter import own_version
 from ipulaunch.launcher.doctor.places import nearest

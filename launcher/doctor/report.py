@@ -1,15 +1,21 @@
-"""The doctor's report, for people and for programs."""
+"""The report of the doctor, as text, as JSON and on stdout, and its verdict as an exit code."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from typing import Any, Dict, Iterable, List, Optional
 
 import click
 
+from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.text import counted, some
-from ipulaunch.launcher.doctor.check import MISSING, OK, WARNING, Check
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.diagnosis import MISSING, OK, WARNING, Check, Diagnosis
+from ipulaunch.launcher.doctor.environment import this_machine
+from ipulaunch.launcher.doctor.examinations import diagnose
 from ipulaunch.launcher.doctor.remote_hosts import GROUP as HOST
+from ipulaunch.launcher.engines.registry import engine_class
 
 MOST = 8  # things that are missing, named in one line
 _MARKS = ("✓", "!", "✗")
@@ -118,3 +124,20 @@ def _can_write(text: str, encoding: str) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def print_diagnosis(diagnosis: Diagnosis, as_json: bool, verbose: bool) -> None:
+    """Check this machine and print what was found; refuses a plan that cannot run here."""
+    checks = diagnose(diagnosis, this_machine())
+    if as_json:
+        click.echo(json.dumps(as_data(diagnosis, checks), indent=1))
+    else:
+        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+        text = as_text(diagnosis, checks, encoding, verbose).encode(encoding, "backslashreplace").decode(encoding)
+        click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
+    if can_run(diagnosis, checks) is False:
+        missing = some(lacks(str(diagnosis.engine), checks), MOST)
+        is_rehearsal = engine_class(str(diagnosis.engine)).backend == "cpu"
+        instead = "" if is_rehearsal else "; --engine openmpi rehearses on CPUs"
+        message = f"this cannot run here with {diagnosis.name_of(str(diagnosis.engine))}; missing: {missing}"
+        raise NotReadyError(message, hint=f"the report has the fixes{instead}")

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 from ipulaunch.configs.text import ENABLE_SDK
-from ipulaunch.launcher.doctor.check import MISSING, OK, POPRUN, WARNING, Check
-from ipulaunch.launcher.doctor.diagnosis import VIPU_PORT, Diagnosis, Vipu
+from ipulaunch.launcher.doctor.diagnosis import MISSING, OK, POPRUN, VIPU_PORT, WARNING, Check, Diagnosis, Vipu
 from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.launcher.engines.poprun_table import NEWEST
 

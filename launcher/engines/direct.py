@@ -10,10 +10,9 @@ from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.text import ENABLE_SDK, counted
 from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.command import Command
-from ipulaunch.launcher.engines.compile_only import offline
 from ipulaunch.launcher.engines.engine import CommandRequest, Engine, flags
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
-from ipulaunch.launcher.engines.poprun_table import OFFERED, is_given, refuse_contradictions, with_variables
+from ipulaunch.launcher.engines.poprun_table import OFFERED, is_given, offline, refuse_contradictions, with_variables
 from ipulaunch.topology import Plan
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.machines.hosts import is_here

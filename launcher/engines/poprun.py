@@ -38,7 +38,7 @@ class Poprun(Engine):
             raise NotReadyError("there is no poprun here", hint=f"{ENABLE_SDK}, or rehearse with --engine openmpi")
 
     def offline(self, options: LaunchOptions) -> Tuple[LaunchOptions, List[Message]]:
-        from ipulaunch.launcher.engines.compile_only import offline  # other launches do without
+        from ipulaunch.launcher.engines.poprun_table import offline  # other launches do without
 
         return offline(options)
 

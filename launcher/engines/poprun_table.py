@@ -5,10 +5,13 @@ Our own options for them, the lines that we write, those that we check and what 
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.errors import SettingsError, UsageError
+from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.text import YES_NO
+from ipulaunch.launcher.engines.launch_options import LaunchOptions
 
 Sdk = Tuple[int, int]
 
@@ -229,3 +232,20 @@ def use_instead(name: str, value: object = None) -> str:
         value = YES_NO.get(value.lower())
     same = option.instead_values.get(value, "")
     return f"; use --{option.instead} {same}".rstrip() if option.instead else ""
+
+
+def offline(options: LaunchOptions) -> Tuple[LaunchOptions, List[Message]]:
+    """The options of a run that attaches no IPU, and a note about those that have no effect there."""
+    poprun = options.poprun
+    if not poprun.get("executable_cache_path") and "--executable_cache_path" not in os.environ.get(
+        "TF_POPLAR_FLAGS", ""
+    ):
+        raise SettingsError(
+            "--compile-only has no place to keep what it compiles",
+            hint="give --executable-cache-path, the same as in the training that follows",
+        )
+    useless = [key for key, value in poprun.items() if is_given(value) and OFFERED[key].attaches]
+    kept = {key: value for key, value in poprun.items() if key not in useless}
+    names = ", ".join(f"--{OFFERED[key].flag}" for key in useless)
+    messages = [note(f"no IPU is attached, so without effect: {names}")] if names else []
+    return options._replace(poprun={**kept, "offline_mode": True}), messages

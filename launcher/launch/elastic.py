@@ -12,8 +12,7 @@ from ipulaunch.configs.text import counted
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.launch import Launch
-from ipulaunch.launcher.launch.machines import system_of
-from ipulaunch.launcher.launch.planning import plan_for
+from ipulaunch.launcher.launch.planning import plan_for, system_of
 from ipulaunch.topology import Plan
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.planning.solver import Solution

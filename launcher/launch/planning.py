@@ -1,27 +1,97 @@
-"""From launch options and the numbers that settings ask for to the plan, and where each number comes from."""
+"""From launch options and the numbers of the settings to the machines and the plan, and where each comes from."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, Mapping
+from typing import Callable, Dict, Mapping, Tuple
 
+from ipulaunch.configs.errors import PlanError, UsageError
 from ipulaunch.configs.messages import warning
-from ipulaunch.configs.pods import read_catalogue
+from ipulaunch.configs.pods import Catalogue, read_catalogue
 from ipulaunch.configs.settings.sections import Launch as LaunchSettings
 from ipulaunch.configs.settings.sections import Training
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
-from ipulaunch.launcher.launch import machines
-from ipulaunch.launcher.launch.machines import UnnamedHosts
-from ipulaunch.topology.machines import hosts
+from ipulaunch.topology.machines import hostlist, hosts, pods
 from ipulaunch.topology.planning.solver import Request, Solution, solve
 
+LIKE_HERE = "like this machine"  # where the cores of other hosts come from, if nothing says otherwise
+THIS_HOST = (hostlist.LOCALHOST,)
+
+# The hosts to plan with where the user names none, for an engine and so many IPUs of a system.
+UnnamedHosts = Callable[[Engine, pods.System, int], Tuple[str, ...]]
 PROGRAM = "program"  # the workload name of a user's own program
 
 
+def system_of(options: LaunchOptions, catalogue: Catalogue) -> pods.System:
+    """The system to plan for."""
+    if options.pod is not None:
+        return pods.find(options.pod, catalogue)
+    if options.ipus is not None:
+        return pods.of_size(options.ipus)
+    raise UsageError("no system is named", hint="give --pod 16, or --ipus 2 for a part of one")
+
+
+def named_hosts(options: LaunchOptions) -> Tuple[str, ...]:
+    """The hosts that the user names; none where the user names none."""
+    if options.hosts is not None and options.hostfile is not None:
+        raise UsageError("--hosts and --hostfile are both given", hint="give one of them")
+    if options.hosts is not None:
+        return hostlist.parse(options.hosts)
+    return hostlist.read_file(options.hostfile) if options.hostfile is not None else ()
+
+
+def hosts_needed(system: pods.System, ipus: int) -> Tuple[int, str]:
+    """The number of hosts that come with so many IPUs of a system, alone and in a sentence."""
+    count = system.hosts_of(ipus)
+    who = f"{system.name} needs" if ipus >= system.ipus else f"{ipus} IPUs of {system.name} need"
+    if system.max_hosts is None:  # its name is the number of its IPUs
+        who = f"{ipus} IPUs need"
+    return count, f"{who} {counted(count, 'host')}"
+
+
+def numbered_hosts(count: int) -> Tuple[str, ...]:
+    """Names to plan with where nobody knows the names of the hosts."""
+    return tuple(f"host{index}" for index in range(count)) if count > 1 else THIS_HOST
+
+
+def require_names(engine: Engine, system: pods.System, ipus: int) -> Tuple[str, ...]:
+    """This machine; refuses to plan for several hosts without their names."""
+    count, need = hosts_needed(system, ipus)
+    if engine.spreads_over_pod and count > 1:
+        raise PlanError(f"{need}, and none are named", hint=f"give --hosts a,b or --hosts 'host[0-{count - 1}]'")
+    return THIS_HOST
+
+
+def hosts_of_pod(engine: Engine, system: pods.System, ipus: int) -> Tuple[str, ...]:
+    """As many hosts as come with the IPUs, under numbers; for plans that nothing runs."""
+    return numbered_hosts(system.hosts_of(ipus)) if engine.spreads_over_pod else THIS_HOST
+
+
+def host_names(
+    options: LaunchOptions, engine: Engine, system: pods.System, ipus: int, unnamed: UnnamedHosts
+) -> Tuple[Tuple[str, ...], str]:
+    """The hosts, and where their names come from."""
+    names = named_hosts(options)
+    if names:
+        return names, "--hosts" if options.hosts is not None else "--hostfile"
+    names = unnamed(engine, system, ipus)
+    return names, "computed" if names == THIS_HOST else "catalogue"
+
+
+def layout_of(options: LaunchOptions, engine: Engine, catalogue: Catalogue, names: Tuple[str, ...]) -> hosts.Host:
+    """The cores of one host: as given, else as this machine has them if it runs something, else the catalogue's."""
+    if options.host_layout is not None:
+        return hosts.reference("", hosts.parse_layout(options.host_layout), "--host-layout")
+    if engine.is_rehearsal or engine.is_here:
+        here = hosts.discover("")
+        return here if any(map(hosts.is_here, names)) else here._replace(source=LIKE_HERE)
+    return hosts.reference("", catalogue.reference_host, "catalogue")
+
+
 def plan_program(
-    options: LaunchOptions, engine: Engine, launch: LaunchSettings, *, unnamed: UnnamedHosts = machines.require_names
+    options: LaunchOptions, engine: Engine, launch: LaunchSettings, *, unnamed: UnnamedHosts = require_names
 ) -> Solution:
     """The plan of a user's own program."""
     engine.require_programs()
@@ -44,19 +114,19 @@ def plan_for(
     *,
     micro_batches_per_turn: int = 1,
     least_accumulation: int = 1,
-    unnamed: UnnamedHosts = machines.require_names,
+    unnamed: UnnamedHosts = require_names,
 ) -> Solution:
     """The plan of a workload or program."""
     catalogue = read_catalogue()
-    system = machines.system_of(options, catalogue)
+    system = system_of(options, catalogue)
     depth = launch.ipus_per_replica or 1
     ipus = launch.num_replicas * depth if launch.num_replicas else options.ipus or system.ipus
-    names, why_hosts = machines.host_names(options, engine, system, ipus, unnamed)
+    names, why_hosts = host_names(options, engine, system, ipus, unnamed)
     instances = engine.instances(launch.num_instances, ipus, names)
     if instances != launch.num_instances:
         launch = dataclasses.replace(launch, num_instances=instances)
         origins = {**origins, "launch.num_instances": f"--engine {engine.name}"}
-    layout = machines.layout_of(options, engine, catalogue, names)
+    layout = layout_of(options, engine, catalogue, names)
     solution = solve(
         Request(
             workload=workload,
@@ -80,7 +150,7 @@ def plan_for(
             origins=_origins(options, launch, training, origins, why_hosts),
         )
     )
-    if layout.source != machines.LIKE_HERE:
+    if layout.source != LIKE_HERE:
         return solution
     cores = counted(layout.cores, "core")
     text = f"the hosts are taken to be like this machine ({cores}); --host-layout says what they have"

@@ -11,8 +11,7 @@ from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.examination import examine
-from ipulaunch.launcher.launch.machines import UnnamedHosts, require_names
-from ipulaunch.launcher.launch.planning import plan_for
+from ipulaunch.launcher.launch.planning import UnnamedHosts, plan_for, require_names
 from ipulaunch.topology.planning.refusals import check_pipeline, refuse_before_sdk
 from ipulaunch.topology.planning.solver import Solution
 

@@ -18,7 +18,7 @@ from ipulaunch.launcher.runs.resumable import read_decided, require_ended
 from ipulaunch.launcher.runs.running import continue_run
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.show.messages import show_messages
-from ipulaunch.launcher.supervise.attempts import lost_checkpoint
+from ipulaunch.launcher.supervise.endings import lost_checkpoint
 
 
 def resume(path: Path, given: LaunchOptions, num_instances: Optional[int], display: Display) -> int:

@@ -12,8 +12,8 @@ from ipulaunch.launcher.runs.other_hosts import require_other_hosts
 from ipulaunch.launcher.runs.run_files import make_run, write_decided
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
-from ipulaunch.launcher.supervise.attempts import begin_again
 from ipulaunch.launcher.supervise.claim import claim
+from ipulaunch.launcher.supervise.endings import begin_again
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
 
 

@@ -28,7 +28,7 @@ from ipulaunch.launcher.schedulers.scheduler import (
     scheduler_of,
 )
 from ipulaunch.launcher.supervise.endings import preemptions, restarts
-from ipulaunch.launcher.supervise.process_table import runs_here
+from ipulaunch.launcher.supervise.processes import runs_here
 from ipulaunch.launcher.supervise.progress import progress_of
 
 

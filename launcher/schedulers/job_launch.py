@@ -13,9 +13,8 @@ from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.launch import Launch, launch_planned
 from ipulaunch.launcher.launch.needs import require_images
-from ipulaunch.launcher.schedulers.job import Wishes
+from ipulaunch.launcher.schedulers.job import Wishes, variables_of
 from ipulaunch.launcher.schedulers.pinned import again_words, at_site, first_words
-from ipulaunch.launcher.schedulers.variables import variables_of
 from ipulaunch.topology.planning.solver import Solution
 
 

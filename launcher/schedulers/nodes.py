@@ -11,7 +11,7 @@ from ipulaunch.configs.sites import Site
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
-from ipulaunch.launcher.launch.machines import UnnamedHosts, hosts_needed, named_hosts, numbered_hosts
+from ipulaunch.launcher.launch.planning import UnnamedHosts, hosts_needed, named_hosts, numbered_hosts
 from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.machines.pods import System

@@ -16,11 +16,17 @@ from ipulaunch.launcher.cli.diagnoses import (
     diagnosis_of_workload,
     engine_beside_ipus,
 )
-from ipulaunch.launcher.cli.doctor_output import print_diagnosis
 from ipulaunch.launcher.cli.groups import NearMissGroup
-from ipulaunch.launcher.cli.options import engine_from, engine_options, launch_options_from, where_options
-from ipulaunch.launcher.cli.program_options import program_options, program_settings
+from ipulaunch.launcher.cli.options import (
+    engine_from,
+    engine_options,
+    launch_options_from,
+    program_options,
+    program_settings,
+    where_options,
+)
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
+from ipulaunch.launcher.doctor.report import print_diagnosis
 from ipulaunch.launcher.engines.registry import choose_engine
 from ipulaunch.launcher.launch.earlier_runs import with_resume
 from ipulaunch.launcher.launch.planning import PROGRAM, plan_program

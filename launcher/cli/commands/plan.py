@@ -8,18 +8,18 @@ import click
 
 from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.launcher.cli.groups import NearMissGroup
+from ipulaunch.launcher.cli.launch_output import print_plan
 from ipulaunch.launcher.cli.options import (
     engine_from,
     launch_options_from,
+    program_options,
+    program_settings,
     where_options,
     with_help,
 )
-from ipulaunch.launcher.cli.plan_output import print_plan
-from ipulaunch.launcher.cli.program_options import program_options, program_settings
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import choose_engine
-from ipulaunch.launcher.launch.machines import hosts_of_pod
-from ipulaunch.launcher.launch.planning import PROGRAM, plan_program
+from ipulaunch.launcher.launch.planning import PROGRAM, hosts_of_pod, plan_program
 from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.launcher.show.split_suggestion import COSTS, print_suggestion, refuse_splits_by
 

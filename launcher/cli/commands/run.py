@@ -8,8 +8,13 @@ import click
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.launcher.cli.launch_output import print_launch
-from ipulaunch.launcher.cli.options import launch_options_from, run_options, verbosity_from
-from ipulaunch.launcher.cli.program_options import program_options, program_settings
+from ipulaunch.launcher.cli.options import (
+    launch_options_from,
+    program_options,
+    program_settings,
+    run_options,
+    verbosity_from,
+)
 from ipulaunch.launcher.cli.settings_command import ProgramCommand
 from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_program
@@ -46,7 +51,7 @@ def command(program: Tuple[str, ...], **values: Any) -> None:
         print_launch(launch, as_json, run_dir)
         return
     from ipulaunch.launcher.launch.needs import require_program, require_python
-    from ipulaunch.launcher.runs.run_paths import run_path
+    from ipulaunch.launcher.runs.run_files import run_path
     from ipulaunch.launcher.runs.running import run_launch
     from ipulaunch.launcher.show.display import make_display
 

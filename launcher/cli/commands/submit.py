@@ -20,7 +20,7 @@ from ipulaunch.launcher.cli.options import (
 )
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import cluster_engine
-from ipulaunch.launcher.runs.run_paths import new_run_path, run_path
+from ipulaunch.launcher.runs.run_files import new_run_path, run_path
 from ipulaunch.launcher.schedulers.hand_over import hand_over
 from ipulaunch.launcher.schedulers.submission import Submission, prepare
 from ipulaunch.launcher.schedulers.wishes import choose_scheduler

@@ -41,7 +41,7 @@ def make_command(workload: str) -> click.Command:
         if dry_run or as_json:
             print_launch(launch_workload(resolved, options, engine, None), as_json, run_dir)
             return
-        from ipulaunch.launcher.runs.run_paths import run_path
+        from ipulaunch.launcher.runs.run_files import run_path
         from ipulaunch.launcher.runs.running import run_launch
         from ipulaunch.launcher.show.display import make_display
 

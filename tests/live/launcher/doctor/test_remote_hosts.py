@@ -8,8 +8,7 @@ from typing import Dict, List
 import pytest
 
 from ipulaunch.configs.errors import NotReadyError
-from ipulaunch.launcher.doctor.check import Check
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis, Place
+from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis, Place
 from ipulaunch.launcher.doctor.environment import Environment, this_machine
 from ipulaunch.launcher.doctor.remote_hosts import check_hosts, require_hosts, unready_hosts
 

@@ -19,8 +19,8 @@ from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.launch.launch import Launch
-from ipulaunch.launcher.runs import attending, one_attempt, run_paths
-from ipulaunch.launcher.runs.run_paths import run_path
+from ipulaunch.launcher.runs import attending, one_attempt, run_files
+from ipulaunch.launcher.runs.run_files import run_path
 from ipulaunch.launcher.runs.running import run_launch
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.show.live_display import LiveDisplay
@@ -53,7 +53,7 @@ def _names(path: Path) -> List[str]:
 def test_a_launch_without_a_name_beside_another_one_that_still_plans(
     ipulaunch: Run, fake_mpirun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_paths.time, "strftime", lambda form, *_: "20261116-104512")
+    monkeypatch.setattr(run_files.time, "strftime", lambda form, *_: "20261116-104512")
     with run_path("program", None):
         assert ipulaunch(*WHERE, "--engine", "openmpi", "--", "true").code == 0
     assert _names(tmp_path / "runs") == ["program-20261116-104512-2"]

@@ -15,8 +15,8 @@ from typing import Any, Callable, List, Tuple
 import pytest
 
 from ipulaunch.configs.runs.job import from_yaml
-from ipulaunch.launcher.runs import run_paths
-from ipulaunch.launcher.runs.run_paths import run_path
+from ipulaunch.launcher.runs import run_files
+from ipulaunch.launcher.runs.run_files import run_path
 from ipulaunch.launcher.schedulers import tools
 from ipulaunch.topology.planning.plan import from_json
 
@@ -59,7 +59,7 @@ def test_run_directory_has_a_name_of_its_own(ipulaunch: Run, scheduler: Any, tmp
 def test_jobs_of_one_second_have_directories_of_their_own(
     ipulaunch: Run, scheduler: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_paths.time, "strftime", lambda form, *_: "20261116-104512")
+    monkeypatch.setattr(run_files.time, "strftime", lambda form, *_: "20261116-104512")
     with run_path("cosmoflow", None):  # of another launch, which still plans
         assert ipulaunch(*SLURM).code == 0
     (run,) = (tmp_path / "runs").iterdir()

@@ -9,12 +9,10 @@ import pytest
 
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.workloads import resolve
-from ipulaunch.launcher.cli import doctor_output
 from ipulaunch.launcher.cli.main import cli
 from ipulaunch.launcher.doctor import environment as worlds
-from ipulaunch.launcher.doctor import places
-from ipulaunch.launcher.doctor.check import Check, amount, clean
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis, Place
+from ipulaunch.launcher.doctor import places, report
+from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis, Place, amount, clean
 from ipulaunch.launcher.doctor.environment import Environment, this_machine
 from ipulaunch.launcher.doctor.examinations import diagnose, run_examinations
 from ipulaunch.launcher.doctor.report import as_data, as_text, can_run
@@ -183,7 +181,7 @@ def test_ports() -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> List[Diagnosis]:
     """The command without its checks: what it would look at."""
     diagnoses: List[Diagnosis] = []
-    monkeypatch.setattr(doctor_output, "diagnose", lambda diagnosis, environment: diagnoses.append(diagnosis) or CHECKS)
+    monkeypatch.setattr(report, "diagnose", lambda diagnosis, environment: diagnoses.append(diagnosis) or CHECKS)
     return diagnoses
 
 

@@ -8,11 +8,10 @@ from typing import Any, Callable, Dict
 import pytest
 
 from ipulaunch.launcher.doctor.answers import read_answers
-from ipulaunch.launcher.doctor.check import Check
-from ipulaunch.launcher.doctor.diagnosis import SYNTHETIC, Diagnosis
+from ipulaunch.launcher.doctor.diagnosis import SYNTHETIC, Check, Diagnosis
 from ipulaunch.launcher.doctor.environment import Output
 from ipulaunch.launcher.doctor.interpreter import check_interpreter
-from ipulaunch.launcher.launch.volumes import Volumes
+from ipulaunch.launcher.launch.needs import Volumes
 
 GOOD = {
     "python": "3.8.10",

@@ -5,8 +5,7 @@ from typing import Any, Callable, Dict
 
 import pytest
 
-from ipulaunch.launcher.doctor.check import Check
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis
+from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis
 from ipulaunch.launcher.doctor.environment import Space
 from ipulaunch.launcher.doctor.machine import check_clock, check_cores, check_limits, check_memory, check_network
 

@@ -11,8 +11,7 @@ from ipulaunch.configs.settings.cosmoflow import CosmoflowSettings
 from ipulaunch.configs.settings.estimators import CosmoflowEstimator
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.doctor import places
-from ipulaunch.launcher.doctor.check import Check
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis, Place, with_places
+from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis, Place, with_places
 from ipulaunch.launcher.doctor.environment import Space
 from ipulaunch.launcher.doctor.places import check_places
 

@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict
 
 import pytest
 
-from ipulaunch.launcher.cli import doctor_output
-from ipulaunch.launcher.doctor.check import Check
+from ipulaunch.launcher.doctor import report
+from ipulaunch.launcher.doctor.diagnosis import Check
 from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.discovery import ipus_in_sight  # as it is: tests of the launcher see no IPUs
 from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_class, is_default
@@ -110,7 +110,7 @@ def test_beside_ipus_the_doctor_looks_at_what_would_start(
     words: Any, code: int, ipulaunch: Run, at_ipus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = Check("poprun, on IPUs", "poprun", "missing", "not on the PATH", "enable it", ("poprun",))
-    monkeypatch.setattr(doctor_output, "diagnose", lambda case, world: [lacking])
+    monkeypatch.setattr(report, "diagnose", lambda case, world: [lacking])
     found = ipulaunch("doctor", *words)
     engine = "poprun" if code else "openmpi"
     assert found.code == code

@@ -16,7 +16,7 @@ from ipulaunch.launcher.engines.openmpi import OpenMpi
 from ipulaunch.launcher.engines.poprun import Poprun
 from ipulaunch.launcher.launch.elastic import planned_without
 from ipulaunch.launcher.launch.launch import Launch, launch_again, launch_workload
-from ipulaunch.launcher.runs import attending, restarts
+from ipulaunch.launcher.runs import attending
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.endings import read_endings
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
@@ -90,7 +90,7 @@ class Attended:
         self.started: List[Launch] = []
         self.troubles = list(troubles)
         monkeypatch.setattr(attending, "run_attempt", self._attempt)
-        monkeypatch.setattr(restarts, "unready_hosts", lambda launch, path: self.troubles.pop(0))
+        monkeypatch.setattr(attending, "unready_hosts", lambda launch, path: self.troubles.pop(0))
 
     def attend(self, launch: Launch) -> int:
         with StopSignals() as signals:

@@ -19,8 +19,8 @@ from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.launch.launch import Launch
-from ipulaunch.launcher.runs import attending, one_attempt, restarts, run_files, run_paths
-from ipulaunch.launcher.runs.run_paths import new_run_path, run_path
+from ipulaunch.launcher.runs import attending, one_attempt, run_files
+from ipulaunch.launcher.runs.run_files import new_run_path, run_path
 from ipulaunch.launcher.runs.running import run_launch
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.endings import read_endings
@@ -57,7 +57,7 @@ def test_run_directory_that_exists_is_refused(kind: str, tmp_path: Path) -> None
 
 
 def test_run_directories_of_one_second_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_paths.time, "strftime", lambda form: "20261116-104512")
+    monkeypatch.setattr(run_files.time, "strftime", lambda form: "20261116-104512")
     names = ["cosmoflow-20261116-104512", "cosmoflow-20261116-104512-2", "cosmoflow-20261116-104512-3"]
     paths = [tmp_path / "runs" / name for name in names]
     with run_path("cosmoflow", None) as first, run_path("cosmoflow", None) as second:
@@ -72,7 +72,7 @@ def test_a_directory_with_a_run_in_it_is_kept(tmp_path: Path) -> None:
 
 
 def test_so_many_launches_in_one_second_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_paths.time, "strftime", lambda form: "20261116-104512")
+    monkeypatch.setattr(run_files.time, "strftime", lambda form: "20261116-104512")
     with contextlib.ExitStack() as launches:
         for _ in range(99):
             launches.enter_context(run_path("a", None))
@@ -169,7 +169,7 @@ def test_a_run_that_is_stopped_before_a_restart(
         raise AssertionError("a signal ends the asking")
 
     monkeypatch.setattr(attending, "run_attempt", fail)
-    monkeypatch.setattr(restarts, "unready_hosts", ask)
+    monkeypatch.setattr(attending, "unready_hosts", ask)
     assert run_launch(make_launch(ENGINE, job=job), run.path, display) == code
     said = f"interrupted by {number.name}: in the pause before restart 1 of 2; there is no checkpoint yet"
     assert said in display.stream.getvalue()  # type: ignore[attr-defined]
@@ -184,7 +184,7 @@ def test_waits_before_restarts_begin_anew_when_a_run_gets_further(
     reached = iter([3, 3, 0, 4, 4])
     slept: List[float] = []
     monkeypatch.setattr(attending, "run_attempt", lambda *_: (Verdict(7, "it broke"), next(reached)))
-    monkeypatch.setattr(restarts, "unready_hosts", lambda *_: {})
+    monkeypatch.setattr(attending, "unready_hosts", lambda *_: {})
     monkeypatch.setattr(time, "sleep", slept.append)
     job = _job_with(max_restarts=4, restart_backoff_s=5.0)
     assert run_launch(make_launch(ENGINE, job=job), tmp_path / "run", display) == 7

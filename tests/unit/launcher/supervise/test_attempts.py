@@ -9,8 +9,7 @@ from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.settings.workloads import resolve
-from ipulaunch.launcher.supervise.attempts import begin_again
-from ipulaunch.launcher.supervise.endings import attempt_of
+from ipulaunch.launcher.supervise.endings import attempt_of, begin_again
 from ipulaunch.topology.planning.plan import Plan
 
 JOB = Job("cosmoflow", "cpu", resolve("cosmoflow", rehearsal=True).settings)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ipulaunch.launcher.supervise.process_table import all_processes, runs_here
+from ipulaunch.launcher.supervise.processes import all_processes, runs_here
 
 
 def _process(proc: Path, pid: int, stat: bytes, *words: str, user: int = os.getuid()) -> None:
