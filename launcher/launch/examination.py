@@ -48,6 +48,10 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], L
         if backend == "cpu":
             notes.append(f"IPU only, recorded and without effect on CPUs: {ipu_only}")
     others = [*unused_settings(resolved), *_not_as_asked(resolved, plan)]
+    if settings.data.has_images:
+        from ipulaunch.topology.networks.images import few_values
+
+        others += few_values(settings)
     warnings = [*settings.warnings, *others, *pipeline_warnings, *warnings]
     return facts, [*map(note, notes), *map(warning, warnings)]
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from typing import List
+
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.images import ImageModel, ImageSettings
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology.networks.builder import Builder
+from ipulaunch.topology.networks.network import shapes
+from ipulaunch.topology.networks.selection import network_of
 
 _EPSILON = 1.001e-5  # of Keras applications, and of all norms of the published networks
+# Over two values, as over any that nearly agree, a norm makes gradients up to 1 / sqrt(epsilon) = 316 times larger, and
+# so does the next: those of ResNet-50 come close to 65504, where 16 bits end. Over eight they are 100 times smaller.
+_ENOUGH_VALUES = 4
 
 
 def pixels(net: Builder, settings: ImageSettings) -> str:
@@ -35,3 +44,20 @@ def norm(net: Builder, prefix: str, x: str, channels: int, model: ImageModel, ga
             hint=f"use model.{setting} or another power of 2",
         )
     return net.group_norm(f"{prefix}_gn", x, groups, _EPSILON, gamma)
+
+
+def few_values(settings: WorkloadSettings) -> List[str]:
+    """A warning if batch norms train on too few values; the settings themselves warn about a single sample."""
+    samples = settings.training.micro_batch_size * settings.device.distributed_norm_replicas
+    if not settings.training.training or samples == 1:
+        return []
+    network = network_of(settings)
+    found = shapes(network)
+    sizes = (math.prod(found[layer.name][:-1]) for layer in network.layers if layer.kind == "batch_norm")
+    values = samples * min(sizes, default=_ENOUGH_VALUES)
+    if values >= _ENOUGH_VALUES:
+        return []
+    return [
+        f"batch statistics of {values} values in the last norms of {network.name}: gradients get very large, in 16 bits"
+        " too large to be finite; raise --micro-batch-size or --side, or use --norm-layer group_norm"
+    ]

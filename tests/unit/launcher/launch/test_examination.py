@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional
 
 import pytest
 
@@ -446,6 +446,25 @@ def test_settings_that_nothing_uses_are_told(words: str, said: str, ipulaunch: R
 def test_statistics_of_a_single_sample_are_told(words: str, is_told: bool, ipulaunch: Run) -> None:
     code, _, err = ipulaunch("plan", "cifar10", *f"--pod 4 --no-rehearsal --model cifar_resnet8 {words}".split())
     assert code == 0 and ("batch statistics of a single sample" in err) == is_told, err
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ("--side 32 --micro-batch-size 2", 2),
+        ("--side 32 --micro-batch-size 3", 3),
+        ("--side 32 --micro-batch-size 4", None),
+        ("--side 34 --micro-batch-size 2", None),  # 2 x 2 of each
+        ("--side 32 --micro-batch-size 2 --norm-layer group_norm", None),
+        ("--side 32 --micro-batch-size 2 --no-training --checkpoint-input-dir .", None),
+        ("--side 32 --micro-batch-size 1 --dbn-replica-group-size 2", 2),
+        ("--side 32 --micro-batch-size 1", None),  # another warning
+    ],
+)
+def test_statistics_of_few_values_are_told(words: str, values: Optional[int], ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("plan", "imagenet", *f"--pod 4 --no-rehearsal --model resnet50 {words}".split())
+    told = f"batch statistics of {values} values in the last norms of resnet50" if values else "last norms"
+    assert code == 0 and (told in err) == (values is not None), err
 
 
 @pytest.mark.parametrize("words", ["--optimizer rmsprop --set optimizer.rho=0.8", "--optimizer sgd"])
