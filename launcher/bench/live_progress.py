@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional, Sequence, TextIO, cast
+from typing import Collection, Optional, Sequence, TextIO, cast
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from ipulaunch.configs.benchmarks import Benchmark
+from ipulaunch.configs.runs.secrets import masked
 from ipulaunch.launcher.bench.progress import PlainProgress, last_line
 from ipulaunch.launcher.bench.results import OK, Round
 from ipulaunch.launcher.show.live_display import LastingStream
@@ -18,8 +19,8 @@ from ipulaunch.launcher.show.live_display import LastingStream
 class LiveProgress(PlainProgress):
     """The same on a terminal, with a line that shows the time and the last output."""
 
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: TextIO, secrets: Collection[str] = ()) -> None:
+        super().__init__(stream, secrets)
         self.console = Console(file=cast(TextIO, LastingStream(stream)), highlight=False, emoji=False)
         self.live: Optional[Live] = None
 
@@ -30,7 +31,7 @@ class LiveProgress(PlainProgress):
 
     def look(self, seconds: float, logs: Sequence[Path]) -> None:
         if self.live is not None:
-            text = f"{seconds:5.0f} s  {last_line(logs)}"
+            text = masked(f"{seconds:5.0f} s  {last_line(logs)}", self.secrets)
             self.live.update(Text(text, style="cyan", no_wrap=True, overflow="ellipsis"))
 
     def end(self, benchmark: Benchmark, done: Round) -> None:
@@ -39,7 +40,7 @@ class LiveProgress(PlainProgress):
 
     def line(self, text: str, outcome: str = "") -> None:
         style = "" if not outcome else "green" if outcome == OK else "bold red"
-        self.console.print(text, style=style, markup=False, soft_wrap=True)
+        self.console.print(masked(text, self.secrets), style=style, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         if self.live is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import BinaryIO, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.benchmarks import Benchmark, Metric
 from ipulaunch.launcher.bench.expressions import evaluate
 
-_LONGEST_LINE = 1 << 20  # characters that are looked at as one
+_LONGEST_LINE = 1 << 20  # bytes that are looked at as one
 
 
 class Numbers(NamedTuple):
@@ -19,13 +19,11 @@ class Numbers(NamedTuple):
     problems: Tuple[str, ...]
 
 
-def lines_of(logs: Iterable[Iterable[bytes]]) -> Iterator[str]:
+def lines_of(logs: Iterable[BinaryIO]) -> Iterator[str]:
     """The lines of several logs, one after the other. What a progress line overwrites is a line too."""
     for log in logs:
-        for line in log:
-            for part in re.split("\r\n?|\n", line.decode("utf-8", "backslashreplace")):
-                for first in range(0, len(part), _LONGEST_LINE):
-                    yield part[first : first + _LONGEST_LINE]
+        for line in iter(lambda: log.readline(_LONGEST_LINE), b""):  # noqa: B023 - it ends before the next log
+            yield from filter(None, re.split("[\r\n]", line.decode("utf-8", "backslashreplace")))
 
 
 def extract(benchmark: Benchmark, parameters: Mapping[str, str], lines: Iterable[str], processes: int = 1) -> Numbers:

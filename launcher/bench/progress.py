@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Sequence, TextIO, Tuple
+from typing import Collection, Sequence, TextIO, Tuple
 
 from ipulaunch.configs.benchmarks import Benchmark
+from ipulaunch.configs.runs.secrets import masked
 from ipulaunch.launcher.bench.results import INTERRUPTED, OK, Round
 
 _PLAIN_INTERVAL_S = 30.0
@@ -16,8 +17,8 @@ _TAIL_BYTES, _TAIL_LINES = 4096, 5
 class PlainProgress:
     """Lines for the beginning and the end of each round, and one now and then."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
+    def __init__(self, stream: TextIO, secrets: Collection[str] = ()) -> None:
+        self.stream, self.secrets = stream, secrets
         self.what = ""
         self.next_line = 0.0
 
@@ -50,20 +51,20 @@ class PlainProgress:
 
     def line(self, text: str, outcome: str = "") -> None:
         with contextlib.suppress(OSError):  # nobody listens any more; the benchmarks go on
-            self.stream.write(text + "\n")
+            self.stream.write(masked(text, self.secrets) + "\n")
             self.stream.flush()
 
     def close(self) -> None:
         """Nothing is drawn any more."""
 
 
-def make_progress(stream: TextIO) -> PlainProgress:
-    """A line that moves on a terminal, plain lines elsewhere."""
+def make_progress(stream: TextIO, secrets: Collection[str] = ()) -> PlainProgress:
+    """A line that moves on a terminal, plain lines elsewhere; the secrets are masked."""
     if not stream.isatty():
-        return PlainProgress(stream)
+        return PlainProgress(stream, secrets)
     from ipulaunch.launcher.bench.live_progress import LiveProgress
 
-    return LiveProgress(stream)
+    return LiveProgress(stream, secrets)
 
 
 def shown_metrics(benchmark: Benchmark) -> Sequence[Tuple[str, str]]:

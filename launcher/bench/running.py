@@ -40,6 +40,7 @@ class Session:
         good = [each for each in self.prepared if not each.result.error]
         turns = [(number, each) for number in range(1, rounds + 1) for each in good]
         is_stopped = False
+        self.log_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # logs may hold whatever commands print
         with contextlib.closing(self.progress):
             for position, (number, each) in enumerate(turns, 1):
                 if is_stopped or self.signals.requests:
@@ -90,7 +91,6 @@ class Session:
         """Write the results so far as JSON and CSV."""
         results = [each.result for each in self.prepared]
         found = files.document(results, rounds=rounds, started=self.started, is_complete=is_complete)
-        self.log_dir.mkdir(parents=True, exist_ok=True)
         write_whole(self.log_dir / files.JSON_FILE, files.as_json(found))
         write_whole(self.log_dir / files.CSV_FILE, files.as_csv(results))
         return found

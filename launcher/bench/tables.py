@@ -12,6 +12,7 @@ from ipulaunch.launcher.bench.variants import variants_of
 
 Row = Tuple[str, ...]
 _ALWAYS = (("run time, s", DURATION), ("compile time, s", COMPILE_TIME))
+_TIMES = [name for _, name in _ALWAYS]
 _NONE = "-"
 
 
@@ -45,23 +46,24 @@ def _cells(result: VariantResult, name: str, rounds: int, earlier: Optional[Earl
         return [result.variant.parameters[name], *[""] * ((rounds > 1) + 3 * (earlier is not None))]
     values = result.values(name)
     found = summary(values)
-    cells = [_number(found["mean"]) if name else ""]
+    form = ".2f" if name in _TIMES else ".6g"
+    cells = [_number(found["mean"], form) if name else ""]
     if rounds > 1:
-        cells.append(f"{_number(found['min'])} to {_number(found['max'])}" if values else "")
+        cells.append(f"{_number(found['min'], form)} to {_number(found['max'], form)}" if values else "")
     if earlier is not None:
         was = earlier.values.get(result.variant.name, {}).get(name, [])
-        cells += _change_cells(change(values, was) if result.outcome == OK else None)
+        cells += _change_cells(change(values, was) if result.outcome == OK else None, form)
     return cells
 
 
-def _change_cells(found: Optional[Change]) -> List[str]:
+def _change_cells(found: Optional[Change], form: str) -> List[str]:
     if found is None:
         return ["", "", ""]
-    return [_number(found.earlier), _NONE if found.ratio is None else f"{found.ratio:.3f}", found.verdict]
+    return [_number(found.earlier, form), _number(found.ratio, ".3f"), found.verdict]
 
 
-def _number(value: Optional[float]) -> str:
-    return _NONE if value is None else f"{value:.6g}"
+def _number(value: Optional[float], form: str) -> str:
+    return _NONE if value is None else format(value, form)
 
 
 def changes(results: Sequence[VariantResult], earlier: Earlier) -> Dict[str, Dict[str, Any]]:

@@ -37,7 +37,7 @@ def main(behaviour: str) -> int:
     elif behaviour == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
     elif behaviour == "fail":
-        print("it broke", file=sys.stderr)
+        print(f"it broke, {os.environ.get('MY_TOKEN')}", file=sys.stderr)
         return 3
     elif behaviour == "environment":
         print(f"where: {Path.cwd()} {os.environ['SETTING']} {sys.stdin.read()!r}")

@@ -22,6 +22,7 @@ from ipulaunch.configs.errors import (
     UsageError,
     near_miss,
 )
+from ipulaunch.configs.runs.secrets import secret_values
 from ipulaunch.launcher.bench.comparing import read_earlier
 from ipulaunch.launcher.bench.preparing import prepare
 from ipulaunch.launcher.bench.progress import make_progress
@@ -125,7 +126,7 @@ def command(
         ctx.exit(_exit_code(errors, results))
     _require_new(log_dir)
     with StopSignals() as signals:
-        session = Session(prepared, log_dir, os.environ, signals, make_progress(sys.stderr))
+        session = Session(prepared, log_dir, os.environ, signals, make_progress(sys.stderr, secret_values(os.environ)))
         data = session.run(rounds=rounds, timeout_s=timeout_s, stop_on_error=stop_on_error)
     bench_output.print_results(data, results, earlier, as_data=as_json, as_rows=as_csv)
     click.echo(f"results: {log_dir / JSON_FILE}", err=True)

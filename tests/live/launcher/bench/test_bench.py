@@ -37,11 +37,12 @@ Bench = Callable[..., Any]
 @pytest.fixture()
 def start(tmp_path: Path, own_environment: Dict[str, str]) -> Callable[..., Any]:
     (tmp_path / "benchmarks.yml").write_text(SPEC)
+    environ = {**own_environment, "MY_TOKEN": "s3cr3t-value"}
 
     def begin(*words: str) -> Any:
         line = [sys.executable, "-m", "ipulaunch.launcher", "bench", *words]
         pipe = subprocess.PIPE
-        return subprocess.Popen(line, cwd=tmp_path, env=own_environment, stdout=pipe, stderr=pipe, text=True)
+        return subprocess.Popen(line, cwd=tmp_path, env=environ, stdout=pipe, stderr=pipe, text=True)
 
     return begin
 
@@ -71,7 +72,7 @@ def test_the_good_ones_run_whatever_is_wrong_with_the_others(bench: Bench, tmp_p
         "there is no benchmark god\nhint: did you mean good?",
         "missing: the cmd needs $NOT_HERE_AT_ALL",
         "broken: the regexp of a is broken",
-        "exit code 3\n  | loss: 0.5\n  | it broke\n",
+        "exit code 3\n  | loss: 0.5\n  | it broke, ***\n",
         "throughput: nothing in the logs matches rate:",
     ):
         assert text in done.stderr
@@ -89,6 +90,7 @@ def test_the_good_ones_run_whatever_is_wrong_with_the_others(bench: Bench, tmp_p
     ]
     assert (place / "good_n_1" / "stdout").read_text().startswith("rate: 10")
     assert (place / "good_n_1" / "stderr").read_text() == "loss: 0.5\n"
+    assert (place.stat().st_mode & 0o777) == 0o700
     assert "good_n_1  ok                   samples/sec  30" in done.stdout
 
 

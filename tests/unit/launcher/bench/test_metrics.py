@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import re
 from typing import Dict, List, Optional
 
@@ -82,7 +83,11 @@ def test_a_throughput_counts_once_for_each_process_of_mpirun() -> None:
     ],
 )
 def test_lines_of_logs(log: bytes, lines: List[str]) -> None:
-    assert [line for line in lines_of([log.splitlines(True) if b"\r" not in log else [log]]) if line] == lines
+    assert list(lines_of([io.BytesIO(log), io.BytesIO(b"more")])) == [*lines, "more"]
+
+
+def test_a_log_of_one_endless_line_is_read_in_pieces() -> None:
+    assert [len(line) for line in lines_of([io.BytesIO(b"x" * (5 << 19))])] == [1 << 20, 1 << 20, 1 << 19]
 
 
 def test_derived_metrics_take_metrics_parameters_and_each_other() -> None:

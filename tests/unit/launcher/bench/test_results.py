@@ -72,9 +72,9 @@ def test_a_table_of_one_round() -> None:
         ("variant", "result", "metric", "value"),
         ("it_n_8", "ok", "the loss", "1.5"),
         ("", "", "size", "8"),
-        ("", "", "run time, s", "2"),
+        ("", "", "run time, s", "2.00"),
         ("", "", "compile time, s", "60.25"),
-        ("bad_n_8", "failed", "run time, s", "2"),
+        ("bad_n_8", "failed", "run time, s", "2.00"),
     ]
 
 
@@ -84,6 +84,6 @@ def test_a_table_of_rounds_beside_earlier_ones() -> None:
         ("variant", "result", "metric", "mean", "spread", "earlier", "ratio", "difference"),
         ("it_n_8", "ok", "the loss", "2", "1 to 3", "4", "0.500", "outside the spread"),
         ("", "", "size", "8", "", "", "", ""),
-        ("", "", "run time, s", "2", "2 to 2", "2", "1.000", "within the spread"),
+        ("", "", "run time, s", "2.00", "2.00 to 2.00", "2.00", "1.000", "within the spread"),
         ("no_n_8", "not run", "", "", "", "", "", ""),
     ]
