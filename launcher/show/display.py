@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence, Set, TextIO, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
 from ipulaunch.configs.messages import WARNING, in_order
 from ipulaunch.configs.runs.directory import RunDirectory
@@ -22,15 +22,15 @@ from ipulaunch.configs.runs.events import (
     measured,
     metrics_text,
 )
-from ipulaunch.configs.text import counted
+from ipulaunch.configs.text import counted, duration
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.supervise.endings import Restart
-from ipulaunch.launcher.supervise.progress import Recorded, RunProgress
+from ipulaunch.launcher.supervise.progress import TRAINING, Recorded, RunProgress
 from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology import Plan
 
 _PLAIN_INTERVAL_S = 5.0
-_SILENT_S = 30.0  # before the first update: TensorFlow may take minutes to build a large one
+_SILENT_S = 30.0  # in one phase: TensorFlow may take minutes to build a large first update
 MOST_ROWS = 8  # instances shown one by one
 
 
@@ -43,7 +43,8 @@ class Display:
     def __init__(self, stream: TextIO, output: TextIO, verbose: bool = False) -> None:
         self.stream, self.output, self.verbose = stream, output, verbose
         self.started = self.begun = time.monotonic()
-        self.last_line, self.last_update, self.last_preparing = 0.0, 0, ""
+        self.last_line, self.last_update, self.last_phase = 0.0, 0, ""
+        self.phase, self.phase_began = "", self.started
         self.warned: Set[str] = set()
         self.trains = False
 
@@ -72,23 +73,40 @@ class Display:
     def begin(self) -> None:
         """An attempt begins, perhaps with an earlier update than the last one that was shown."""
         self.begun = time.monotonic()
-        self.last_update, self.last_preparing = 0, ""
+        self.last_update, self.last_phase = 0, ""
+        self.phase, self.phase_began = "", self.begun
 
     def show(self, progress: RunProgress, recorded: Sequence[Recorded]) -> None:
         """Show new events, or that some time has passed."""
         self.milestones(progress, recorded)
-        now = time.monotonic()
+        phase, parts, now = progress.phase, self.status(progress), time.monotonic()
+        silent_s = now - max(self.last_line, self.phase_began)
         if now - self.last_line <= _PLAIN_INTERVAL_S:
             return
-        if progress.update > self.last_update:
-            self.last_line, self.last_update = now, progress.update
-            self.line(_position(progress))
-        elif not progress.total_updates and progress.preparing != self.last_preparing:
-            self.last_line, self.last_preparing = now, progress.preparing
-            self.line(progress.preparing)
-        elif self.trains and not progress.update and now - max(self.last_line, self.begun) > _SILENT_S:
-            self.last_line = now
-            self.line(f"{progress.waiting}, {now - self.started:.0f} s")
+        if phase.name == TRAINING:
+            is_news = progress.update > self.last_update
+        else:
+            interval_s = _PLAIN_INTERVAL_S if phase.text != self.last_phase else _SILENT_S
+            is_news = self.trains and silent_s > interval_s  # a program of the user tells nothing
+        if is_news:
+            self.last_line, self.last_update, self.last_phase = now, progress.update, phase.text
+            self.line(", ".join(parts))
+
+    def status(self, progress: RunProgress) -> List[str]:
+        """What the run does now, in the words of both displays: how far it is, or for how long it has done it."""
+        phase, now = progress.phase, time.monotonic()
+        if phase.name != self.phase:
+            self.phase, self.phase_began = phase.name, now
+        if phase.name != TRAINING:
+            return [phase.text, duration(now - self.phase_began)]
+        values = {name: value for name, value in progress.metrics.items() if not name.startswith("val_")}
+        left = progress.left_s
+        return [
+            phase.text,
+            f"{progress.samples_per_s:.1f} samples/s",
+            *([metrics_text(values)] if values else []),
+            *([f"about {duration(left)} left"] if left is not None else []),
+        ]
 
     def milestones(self, progress: RunProgress, recorded: Sequence[Recorded]) -> None:
         for instance, _, event in recorded:
@@ -214,12 +232,6 @@ def details(verdict: Verdict) -> Tuple[str, ...]:
 def _usable(stream: Optional[TextIO]) -> TextIO:
     """The stream, or /dev/null if it was closed before we started."""
     return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
-
-
-def _position(progress: RunProgress) -> str:
-    rate = f"{progress.samples_per_s:.1f} samples/s"
-    metrics = [metrics_text(progress.metrics)] if progress.metrics else []
-    return ", ".join([f"update {progress.update}/{progress.total_updates}", rate, *metrics])
 
 
 def _short(path: Path) -> str:

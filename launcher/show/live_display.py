@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
+import itertools
+import textwrap
 import time
-from typing import Any, Optional, Sequence, TextIO, cast
+from typing import Any, List, Optional, Sequence, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,9 +14,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ipulaunch.configs.runs.events import Started, metrics_text
+from ipulaunch.configs.runs.events import Started
+from ipulaunch.configs.text import duration
 from ipulaunch.launcher.show.display import MOST_ROWS, Display
-from ipulaunch.launcher.supervise.progress import Recorded, RunProgress
+from ipulaunch.launcher.supervise.progress import TRAINING, Recorded, RunProgress
+
+_BETWEEN = " · "
+_WIDE = 72  # columns that a row for each instance needs
 
 
 class LastingStream:
@@ -75,25 +80,35 @@ class LiveDisplay(Display):
         self.console.print(text, style=style, markup=False)
 
     def _picture(self, progress: RunProgress) -> RenderableType:
-        seconds = time.monotonic() - self.started
-        if not progress.total_updates:
-            parts = [progress.waiting, progress.preparing, f"{seconds:.0f} s"]
-            return Text(" · ".join(filter(None, parts)), style="cyan")
-        table = Table.grid(padding=(0, 2))
-        for index in range(min(progress.instances, MOST_ROWS)):
-            started = progress.started.get(index, Started(""))
-            rate = f"{progress.rates.get(index, 0):.1f} samples/s"
-            update = f"update {progress.updates.get(index, progress.resumed)}"
-            table.add_row(f"instance {index}", started.host, f"cpus {started.cpus}", update, rate)
-        if progress.instances > MOST_ROWS:
-            table.add_row(f"+ {progress.instances - MOST_ROWS} more", "", "", "", "")
-        width = min(40, shutil.get_terminal_size().columns // 2)
-        bar = Table.grid(padding=(0, 1))
-        bar.add_row(
-            ProgressBar(total=progress.total_updates, completed=progress.position, width=width),
-            f"{progress.position}/{progress.total_updates} updates",
-            f"{progress.samples_per_s:.1f} samples/s",
-            metrics_text({name: value for name, value in progress.metrics.items() if not name.startswith("val_")}),
-            f"{seconds:.0f} s",
-        )
-        return Group(table, bar)
+        parts, seconds = self.status(progress), time.monotonic() - self.started
+        width = self.console.width
+        below = Text(fill([*parts, f"{duration(seconds)} in all"], width), style="cyan")
+        if progress.phase.name != TRAINING:
+            return below
+        bar = Table.grid()  # a line of its own, which the bar alone does not end
+        bar.add_row(ProgressBar(total=progress.total_updates, completed=progress.position, width=min(40, width - 1)))
+        return Group(*([_table(progress)] if width >= _WIDE else []), bar, below)
+
+
+def fill(parts: Sequence[str], width: int) -> str:
+    """The parts in lines of at most this width. Lines break between parts, and inside of one only if it is longer."""
+    lines: List[str] = []
+    for part in itertools.chain.from_iterable(textwrap.wrap(text, max(1, width - 1)) for text in parts):
+        if lines and len(lines[-1]) + len(_BETWEEN) + len(part) < width:
+            lines[-1] += _BETWEEN + part
+        else:
+            lines.append(part)
+    return "\n".join(lines)
+
+
+def _table(progress: RunProgress) -> Table:
+    """A row for each of the first instances."""
+    table = Table.grid(padding=(0, 2))
+    for index in range(min(progress.instances, MOST_ROWS)):
+        started = progress.started.get(index, Started(""))
+        rate = f"{progress.rates.get(index, 0):.1f} samples/s"
+        update = f"update {progress.updates.get(index, progress.resumed)}"
+        table.add_row(f"instance {index}", started.host, f"cpus {started.cpus}", update, rate)
+    if progress.instances > MOST_ROWS:
+        table.add_row(f"+ {progress.instances - MOST_ROWS} more", "", "", "", "")
+    return table

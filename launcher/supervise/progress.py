@@ -10,16 +10,19 @@ from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import (
     CheckpointWritten,
     Event,
+    Loading,
     Log,
     Resumed,
     Started,
     Training,
     Update,
+    Validating,
     Working,
     read_event,
 )
 from ipulaunch.configs.runs.untrusted import open_regular, parse_json
 
+TRAINING = "training"
 _MOST_PER_LOOK = 1 << 20  # bytes; the rest waits for the next look, so that no instance can hold up the display
 
 
@@ -29,6 +32,13 @@ class Recorded(NamedTuple):
     instance: int
     time_ns: int
     event: Event
+
+
+class Phase(NamedTuple):
+    """What a run does, and the words for it."""
+
+    name: str
+    text: str
 
 
 @dataclass
@@ -44,6 +54,8 @@ class RunProgress:
     total_updates: int = 0
     metrics: Dict[str, float] = field(default_factory=dict)
     preparing: str = ""  # what the first instance does besides training: it stages, indexes or validates
+    is_loading: bool = False  # the device loads the program
+    samples_per_update: float = 0.0
 
     @property
     def update(self) -> int:
@@ -56,11 +68,31 @@ class RunProgress:
         return max(self.update, self.resumed)
 
     @property
-    def waiting(self) -> str:
-        """What the run waits for before its first update."""
-        if self.total_updates:
-            return "the first update is being built"
-        return f"{len(self.started)} of {self.instances} instances have started"
+    def phase(self) -> Phase:
+        """What the run does now."""
+        if self.preparing:
+            return Phase(self.preparing.partition(":")[0], self.preparing)
+        if len(self.started) < self.instances and not self.total_updates:
+            ready = f": {len(self.started)} of {self.instances} instances are ready" if self.instances > 1 else ""
+            return Phase("importing", f"importing TensorFlow{ready}")
+        if self.is_loading:
+            return Phase("loading", "loading the program")
+        if not self.total_updates:
+            return Phase("making", "making the network")
+        if self.position >= self.total_updates:
+            return Phase("ending", "all updates are made")
+        if self.update:
+            return Phase(TRAINING, f"update {self.position}/{self.total_updates}")
+        on_ipus = any(event.backend == "ipu" for event in self.started.values())
+        compiling = "compiling the program, or loading it from the cache"
+        return Phase("building", compiling if on_ipus else "building the first update")
+
+    @property
+    def left_s(self) -> Optional[float]:
+        """How long the updates that are left will take, at the rate of the last ones."""
+        if not self.samples_per_s or not self.samples_per_update:
+            return None
+        return (self.total_updates - self.position) * self.samples_per_update / self.samples_per_s
 
     @property
     def samples_per_s(self) -> float:
@@ -71,9 +103,12 @@ class RunProgress:
         if isinstance(event, Started):
             self.started[instance] = event
         elif isinstance(event, Working) and instance == 0:
-            self.preparing = event.amount
+            self.preparing = event.amount if isinstance(event, Validating) or event.done < event.total else ""
+        elif isinstance(event, Loading):
+            self.is_loading = True
         elif isinstance(event, Training):
-            self.total_updates = event.total_updates
+            self.total_updates, self.preparing, self.is_loading = event.total_updates, "", False
+            self.samples_per_update = (event.samples - event.left_out) / max(1, event.updates_per_epoch)
         elif isinstance(event, (Update, Log)):
             self.updates[instance], self.rates[instance] = event.update, event.samples_per_s
             self.metrics.update(event.metrics)

@@ -25,7 +25,7 @@ from ipulaunch.configs.runs.job import Job
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.show import display, live_display
 from ipulaunch.launcher.show.display import Display, make_display
-from ipulaunch.launcher.show.live_display import LiveDisplay
+from ipulaunch.launcher.show.live_display import LiveDisplay, fill
 from ipulaunch.launcher.supervise.endings import Restart
 from ipulaunch.launcher.supervise.progress import Follower, Recorded, RunProgress
 from ipulaunch.launcher.supervise.verdict import Verdict
@@ -221,7 +221,10 @@ def test_position_is_written_every_few_seconds(plain: Display, clock: Clock) -> 
         progress.updates[0] = 8 + number // 60
         plain.show(progress, [])
     lines = _talk(plain).splitlines()  # two updates in 12 seconds, each said once
-    assert lines == ["update 8/16, 40.0 samples/s, loss 0.25", "update 9/16, 40.0 samples/s, loss 0.25"]
+    assert lines == [
+        "update 8/16, 40.0 samples/s, loss 0.25, about 1 s left",
+        "update 9/16, 40.0 samples/s, loss 0.25, about 1 s left",
+    ]
 
 
 def test_nothing_is_written_before_the_first_update(plain: Display, clock: Clock) -> None:
@@ -278,10 +281,10 @@ def test_terminal_gets_a_picture(live: LiveDisplay, make_launch: MakeLaunch, run
     live.show(RunProgress(2), [])
     assert live.live is not None
     live.live.refresh()
-    assert "0 of 2 instances have started" in _talk(live)
+    assert "importing TensorFlow: 0 of 2 instances are ready · 0 s" in _talk(live)
     live.show(*_training())
     live.live.refresh()
-    for words in ("instance 1", "8/16 updates", "40.0 samples/s", "loss 0.25", "epoch 1/2: loss 0.25"):
+    for words in ("instance 1", "update 8/16 · 40.0 samples/s · loss 0.25 · about 1 s left", "epoch 1/2: loss 0.25"):
         assert words in _talk(live)
 
 
@@ -310,8 +313,8 @@ def test_position_of_an_attempt_that_begins_before_the_end_of_the_last(plain: Di
     for update in (8, 4):
         plain.begin()
         clock.now += 10
-        plain.show(RunProgress(1, {0: update}, total_updates=8), [])
-    assert _talk(plain).splitlines() == ["update 8/8, 0.0 samples/s", "update 4/8, 0.0 samples/s"]
+        plain.show(RunProgress(1, {0: update}, total_updates=16), [])
+    assert _talk(plain).splitlines() == ["update 8/16, 0.0 samples/s", "update 4/16, 0.0 samples/s"]
 
 
 def test_terminal_that_vanishes_stops_nothing(
@@ -395,11 +398,11 @@ def test_display_depends_on_stderr(stream: io.StringIO, kind: type, monkeypatch:
 
 
 def test_what_is_prepared_before_a_training_is_shown_now_and_then(plain: Display, clock: Clock) -> None:
-    for seconds, text in ((0, "indexing: 1 of 9 files"), (1, "indexing: 2 of 9 files"), (6, "indexing: 9 of 9 files")):
-        clock.now = 2000.0 + seconds
-        plain.show(RunProgress(1, preparing=text), [])
-        plain.show(RunProgress(1, preparing=text), [])
-    assert _talk(plain).splitlines() == ["indexing: 1 of 9 files", "indexing: 9 of 9 files"]
+    plain.trains = True
+    for second in range(13):
+        clock.now = 2000.0 + second
+        plain.show(RunProgress(1, preparing=f"indexing: {second} of 19 files"), [])
+    assert _talk(plain).splitlines() == ["indexing: 6 of 19 files, 6 s", "indexing: 12 of 19 files, 12 s"]
 
 
 def test_what_is_prepared_is_in_the_picture(
@@ -409,25 +412,83 @@ def test_what_is_prepared_is_in_the_picture(
     live.begin()
     live.show(RunProgress(2, preparing="staging: 3 of 10 MiB"), [])
     live.end()
-    assert "0 of 2 instances have started · staging: 3 of 10 MiB · 0 s" in _talk(live)
+    assert "staging: 3 of 10 MiB · 0 s" in _talk(live)
+
+
+IN_BOTH = {0: Started("a"), 1: Started("a")}
+ON_IPUS = {0: Started("a", backend="ipu")}
 
 
 @pytest.mark.parametrize(
     ("progress", "said"),
     [
-        (RunProgress(2, started={0: Started("a")}), "1 of 2 instances have started, {} s"),
-        (RunProgress(2, total_updates=8), "the first update is being built, {} s"),
+        (RunProgress(2, started={0: Started("a")}), "importing TensorFlow: 1 of 2 instances are ready"),
+        (RunProgress(1), "importing TensorFlow"),
+        (RunProgress(2, started=IN_BOTH), "making the network"),
+        (RunProgress(2, started=IN_BOTH, preparing="staging: 3 of 10 MiB"), "staging: 3 of 10 MiB"),
+        (RunProgress(2, started=IN_BOTH, total_updates=8), "building the first update"),
+        (
+            RunProgress(1, started=ON_IPUS, total_updates=8),
+            "compiling the program, or loading it from the cache",
+        ),
+        (RunProgress(1, started=ON_IPUS, is_loading=True), "loading the program"),
+        (RunProgress(1, {0: 8}, started={0: Started("a")}, total_updates=8), "all updates are made"),
+        (
+            RunProgress(1, {0: 8}, total_updates=8, preparing="validating: 3 of 10 micro-batches"),
+            "validating: 3 of 10 micro-batches",
+        ),
     ],
 )
-def test_a_long_wait_for_the_first_update_is_not_silent(
-    progress: RunProgress, said: str, plain: Display, clock: Clock, make_launch: MakeLaunch, run_directory: RunDirectory
+def test_every_phase_is_told_in_the_same_words_by_both_displays(
+    progress: RunProgress,
+    said: str,
+    plain: Display,
+    live: LiveDisplay,
+    clock: Clock,
+    make_launch: MakeLaunch,
+    run_directory: RunDirectory,
 ) -> None:
     plain.announce(make_launch(["x"], job=JOB), run_directory)
     shown = len(_talk(plain))
-    for _ in range(80):
+    for _ in range(40):
         clock.now += 1
         plain.show(progress, [])
-    assert _talk(plain)[shown:].splitlines() == [said.format(31), said.format(62)]
+    assert _talk(plain)[shown:].splitlines() == [f"{said}, 6 s", f"{said}, 37 s"]
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
+    live.show(progress, [])
+    clock.now += 7
+    live.show(progress, [])
+    live.end()
+    assert f"{said} · 7 s" in _talk(live)
+
+
+@pytest.mark.parametrize("width", [30, 80, 140])
+def test_the_picture_fits_any_terminal(
+    width: int, live: LiveDisplay, make_launch: MakeLaunch, run_directory: RunDirectory
+) -> None:
+    progress, recorded = _training()
+    live.announce(make_launch(["x"], job=JOB), run_directory)
+    live.begin()
+    live.console.width = width
+    live.show(progress, recorded)
+    with live.console.capture() as captured:
+        live.console.print(live._picture(progress))
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", captured.get()).splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert any(line.strip("━╸╺─ ") == "" for line in lines), "the bar has a line of its own"
+    assert "update 8/16" in "\n".join(lines) and "about 1 s left" in "\n".join(lines)
+    assert any(line.startswith("instance 1") for line in lines) == (width >= 72)
+
+
+@pytest.mark.parametrize("width", [10, 30, 80, 140])
+def test_lines_break_between_what_they_tell(width: int) -> None:
+    parts = ["update 12/2048", "1234.5 samples/s", "loss 0.1234, accuracy 0.5", "about 2 h 10 min left"]
+    lines = fill(parts, width).splitlines()
+    assert all(len(line) < width for line in lines)
+    assert " ".join(lines).replace(" · ", " ").split() == " ".join(parts).split(), "nothing is cut off"
+    if width >= 30:
+        assert all(any(part in line for line in lines) for part in parts)
 
 
 def test_programs_of_users_may_be_silent(
