@@ -10,11 +10,11 @@ import yaml
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.runs.untrusted import read_text
+from ipulaunch.configs.settings.kinds import LONGEST_NUMBER
 from ipulaunch.configs.settings.tree import composed
 
 _LARGEST_FILE = 1 << 20
 _MOST_PAIRS = 100_000  # keys with their values, after merging; the longest published file has some hundred
-_LONGEST_NUMBER = 1000  # characters; a million digits take minutes to read
 
 
 class Entries(NamedTuple):
@@ -84,6 +84,6 @@ def _check_numbers(root: yaml.Node, name: str) -> None:
             waiting += [part for pair in node.value for part in pair]
         elif isinstance(node, yaml.SequenceNode):
             waiting += node.value
-        elif node.tag.endswith((":int", ":float")) and len(node.value) > _LONGEST_NUMBER:
+        elif node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST_NUMBER:
             line = node.start_mark.line + 1
             raise SettingsError(f"{name}:{line}: a number of {len(node.value)} characters")

@@ -36,7 +36,7 @@ def start_launched(run: RunDirectory, place: Place) -> Start:
     except OSError as error:
         hint = "every host must see the run directory under this path; see --run-dir of ipulaunch"
         raise NotReadyError(f"the run directory cannot be read: {error}", hint=hint) from error
-    if not popdist.is_told(os.environ):  # one process alone, with all the replicas
+    if not popdist.has_place(os.environ):  # one process alone, with all the replicas
         place = popdist.read_place({}, plan.replicas)._replace(ipus_per_replica=plan.ipus_per_replica)
     if (plan.replicas, plan.instances) != (place.replicas, place.instances):
         raise NotReadyError(
@@ -50,7 +50,7 @@ def start_launched(run: RunDirectory, place: Place) -> Start:
 def start_pasted(job: Job, place: Place) -> Start:
     """Start with this job where no launcher has planned anything."""
     on_ipus = not job.is_rehearsal
-    if on_ipus and not popdist.is_told(os.environ):
+    if on_ipus and not popdist.has_place(os.environ):
         place = place._replace(ipus_per_replica=ipus_needed(job.settings.pipeline))
     batch = batch_of(job, place.replicas)
     # poprun has bound its instances before they start: all that we see is ours.

@@ -32,7 +32,7 @@ class RunDirectory:
         return self.path / "job.yaml"
 
     @property
-    def asked(self) -> Path:
+    def launch_options(self) -> Path:
         """How it was launched."""
         return self.path / "asked.json"
 

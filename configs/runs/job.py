@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
 import yaml
@@ -73,6 +72,8 @@ def set_options(resolved: Resolved) -> List[str]:
 
 def _written(key: str, value: object) -> str:
     """A value so that assignment() reads back the same."""
+    import json  # here, because a dry run needs none
+
     # YAML does not read the pairs that JSON writes for what is beyond 16 bits, and folds separators of lines as such.
     texts = [json.dumps(value), json.dumps(value, ensure_ascii=False)]
     if isinstance(value, str):

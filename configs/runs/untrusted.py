@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from pathlib import Path
@@ -36,6 +35,8 @@ def open_regular(path: Path) -> BinaryIO:
 
 def parse_json(text: Union[str, bytes]) -> Any:
     """The value in a JSON text, of any shape. Raises ValueError for whatever is wrong with the text."""
+    import json  # here, because a dry run needs none
+
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     try:
         value = json.loads(text, parse_int=_whole)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import shlex
 from fractions import Fraction
-from typing import Any, Callable, Dict, NamedTuple, NewType, Tuple, Union
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, NamedTuple, NewType, Optional, Tuple, Union, get_type_hints
 
 from ipulaunch.configs.text import yes_or_no
 
 Lines = NewType("Lines", Tuple[str, ...])  # of shell, say: a text alone is one of them, with its commas
 Words = NewType("Words", Tuple[str, ...])  # of a command: a text alone is read as a shell reads it
 
-_LONGEST_NUMBER = 1000  # characters
+LONGEST_NUMBER = 1000  # characters; a million digits take minutes to read
 
 
 class Kind(NamedTuple):
@@ -28,6 +30,12 @@ class Kind(NamedTuple):
     def read(self, value: object) -> object:
         """The value that is meant; other values raise TypeError, ValueError or OverflowError."""
         return None if self.is_optional and value is None else self.reader(value)
+
+
+@functools.lru_cache(maxsize=None)  # some two hundred settings have a dozen annotations
+def kind_called(annotation: str) -> Kind:
+    """The kind of a setting by its annotation as a source writes it, such as `Optional[int]`."""
+    return kind_of(get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), _NAMES)["it"])
 
 
 def kind_of(annotation: Any) -> Kind:
@@ -45,8 +53,8 @@ def _whole(value: object) -> int:
 
 
 def _is_long(value: object) -> bool:
-    """Whether a text is too long for a number: a million digits take minutes to read."""
-    return isinstance(value, str) and len(value) > _LONGEST_NUMBER
+    """Whether a text is too long for a number."""
+    return isinstance(value, str) and len(value) > LONGEST_NUMBER
 
 
 def _number(value: object) -> float:
@@ -114,3 +122,5 @@ _KINDS: Dict[Any, Kind] = {
     Lines: Kind(str, "a list of lines", _lines, is_list=True),
     Words: Kind(str, "a list of words", _words, is_list=True),
 }
+# What annotations are made of.
+_NAMES: Dict[str, Any] = {"Fraction": Fraction, "Lines": Lines, "Optional": Optional, "Tuple": Tuple, "Words": Words}

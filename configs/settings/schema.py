@@ -19,11 +19,10 @@ from typing import (
     Tuple,
     Type,
     TypeVar,
-    get_type_hints,
 )
 
 from ipulaunch.configs.errors import SettingsError, near_miss, nearest
-from ipulaunch.configs.settings.kinds import Kind, kind_of
+from ipulaunch.configs.settings.kinds import Kind, kind_called
 from ipulaunch.configs.settings.tree import Given, Tree, first_origin, variable
 
 if TYPE_CHECKING:
@@ -164,10 +163,9 @@ def _leaves(cls: type, prefix: str = "") -> Tuple[Leaf, ...]:
 
 @functools.lru_cache(maxsize=None)
 def _kinds(cls: type) -> Dict[str, Kind]:
-    """The kind of each setting of a dataclass; the text of its annotations is resolved once."""
-    annotations = get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls) if "section" not in field.metadata]
-    return {name: kind_of(annotations[name]) for name in names}
+    """The kind of each setting of a dataclass."""
+    values = [field for field in dataclasses.fields(cls) if "section" not in field.metadata]
+    return {field.name: kind_called(str(field.type)) for field in values}
 
 
 def flag_of(cls: type, name: str) -> str:

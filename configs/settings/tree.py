@@ -10,6 +10,7 @@ from typing import Dict, Mapping, Optional, Set, Union
 import yaml
 
 from ipulaunch.configs.errors import SettingsError
+from ipulaunch.configs.settings.kinds import LONGEST_NUMBER
 
 # Keys that version 0.1.0 had. Files, variables, worker lines and runs of then are still read.
 _RENAMED = {"data.data_dir": "data.directory", "data.dataset_path": "data.directory"}
@@ -18,7 +19,6 @@ _VARIABLE = "IPULAUNCH_"  # what the variables of settings begin with
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LARGEST_FILE = 1 << 20  # settings are pages, not data; a larger file was named by mistake
 _DEEPEST = 20
-_LONGEST_NUMBER = 1000  # characters; a million digits take minutes to read
 _PLAIN = {
     yaml.ScalarNode: ("str", "int", "float", "bool", "null"),
     yaml.SequenceNode: ("seq",),
@@ -139,7 +139,7 @@ class _Reader:
             return [self.plain(item) for item in node.value]
         if isinstance(node, yaml.MappingNode):
             raise SettingsError(f"{origin}: a mapping is not expected inside a list")
-        if _kind(node) in ("int", "float") and len(node.value) > _LONGEST_NUMBER:
+        if _kind(node) in ("int", "float") and len(node.value) > LONGEST_NUMBER:
             raise SettingsError(f"{origin}: a number of {len(node.value)} characters")
         try:
             return self.constructor.construct_object(node)

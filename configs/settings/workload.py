@@ -54,10 +54,10 @@ class WorkloadSettings(Settings):
     model: Model = section(Model)
 
     def __post_init__(self) -> None:
-        asked, pipeline, device = self.launch.ipus_per_replica, self.pipeline, self.device
-        if pipeline.splits and asked not in (None, pipeline.ipus):
+        given, pipeline, device = self.launch.ipus_per_replica, self.pipeline, self.device
+        if pipeline.splits and given not in (None, pipeline.ipus):
             raise SettingsError(
-                f"{asked} IPUs per replica, and the {pipeline.stages} pipeline stages are on {pipeline.ipus}",
+                f"{given} IPUs per replica, and the {pipeline.stages} pipeline stages are on {pipeline.ipus}",
                 hint=f"leave --ipus-per-replica out, or use {pipeline.ipus}",
             )
         if device.recomputation and not pipeline.splits:

@@ -133,9 +133,9 @@ def over(below: Tree, above: Tree) -> Tree:
 def _validates(tree: Tree) -> Optional[bool]:
     """Whether somebody asks for validation, by name or by leaving out the training; None if nobody says so."""
     values = flat(tree)
-    asked, training = values.get("training.validation"), values.get("training.training")
-    if asked is not None:
-        return not _is_no(asked.value)
+    validation, training = values.get("training.validation"), values.get("training.training")
+    if validation is not None:
+        return not _is_no(validation.value)
     return True if training is not None and _is_no(training.value) else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any, Dict, Optional
@@ -11,11 +10,11 @@ import click
 
 from ipulaunch.configs.messages import note
 from ipulaunch.configs.runs.secrets import secret_values
+from ipulaunch.configs.runs.untrusted import parse_json
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.launch.planning import PROGRAM
 from ipulaunch.launcher.launch.redaction import redacted
 from ipulaunch.launcher.show.messages import messages_data, show_messages
-from ipulaunch.launcher.show.picture import draw_plan, draw_poprun_table, poprun_table_width, table
 from ipulaunch.topology.planning.plan import to_json
 from ipulaunch.topology.planning.solver import Solution
 
@@ -37,7 +36,7 @@ def print_launch(launch: Launch, as_json: bool, run_dir: Optional[Path]) -> None
             **solution_data(launch.solution),
             **messages_data(launch.messages),
         }
-        click.echo(json.dumps(data, indent=1))
+        _print_json(data)
         return
     show_messages(launch.messages)
     click.echo(command.shell())
@@ -46,7 +45,7 @@ def print_launch(launch: Launch, as_json: bool, run_dir: Optional[Path]) -> None
 def solution_data(solution: Solution) -> Dict[str, Any]:
     """A solution as plain data, without its messages."""
     return {
-        "plan": json.loads(to_json(solution.plan)),
+        "plan": parse_json(to_json(solution.plan)),
         "decisions": [decision._asdict() for decision in solution.decisions],
         "rejected": [rejected._asdict() for rejected in solution.rejected],
         "training": {fact.name: fact.text for fact in solution.training},
@@ -55,8 +54,10 @@ def solution_data(solution: Solution) -> Dict[str, Any]:
 
 def print_plan(solution: Solution, engine: str, *, explain: bool, whole: bool, as_json: bool) -> None:
     """The plan and its picture on stdout; notes and warnings on stderr."""
+    from ipulaunch.launcher.show.picture import draw_plan, draw_poprun_table, poprun_table_width, table
+
     if as_json:
-        click.echo(json.dumps({**solution_data(solution), **messages_data(solution.messages)}, indent=1))
+        _print_json({**solution_data(solution), **messages_data(solution.messages)})
         return
     plan = solution.plan
     knows_batch = plan.workload != PROGRAM  # a program has its own
@@ -74,3 +75,9 @@ def print_plan(solution: Solution, engine: str, *, explain: bool, whole: bool, a
     if poprun_table_width(plan) <= _WIDEST_TABLE:
         click.echo("\n" + draw_poprun_table(plan, engine))
     show_messages(solution.messages)
+
+
+def _print_json(data: Dict[str, Any]) -> None:
+    import json  # here, because a dry run needs none
+
+    click.echo(json.dumps(data, indent=1))

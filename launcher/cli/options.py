@@ -171,14 +171,14 @@ def verbosity_from(values: Dict[str, Any]) -> int:
 
 def engine_from(values: Dict[str, Any]) -> Optional[str]:
     """The engine that the user names, if any."""
-    asked: Optional[str] = values["engine"]
+    name: Optional[str] = values["engine"]
     use_ipu = values.pop("use_ipu", None)
     if use_ipu is not None:
         backend, switch = ("ipu", "--use-ipu") if use_ipu else ("cpu", "--no-use-ipu")
-        if asked is not None and engine_class(asked).backend != backend:
-            raise UsageError(f"--engine {asked} and {switch} are both given", hint="give one of them")
-        asked = values["engine"] = asked or default_engine(backend)
-    return asked
+        if name is not None and engine_class(name).backend != backend:
+            raise UsageError(f"--engine {name} and {switch} are both given", hint="give one of them")
+        name = values["engine"] = name or default_engine(backend)
+    return name
 
 
 def launch_options_from(values: Dict[str, Any], *, elsewhere: bool = False) -> LaunchOptions:

@@ -52,8 +52,8 @@ class Direct(Engine):
         poprun = {key: value for key, value in options.poprun.items() if key != "offline_mode"}
         return options._replace(poprun=poprun), messages  # the worker knows it from its settings
 
-    def instances(self, asked: Optional[int], ipus: int, hosts: Sequence[str]) -> Optional[int]:
-        require_one_process(asked or 1, ipus)
+    def instances(self, given: Optional[int], ipus: int, hosts: Sequence[str]) -> Optional[int]:
+        require_one_process(given or 1, ipus)
         if len(hosts) > 1 or not all(map(is_here, hosts)):
             raise PlanError(
                 f"{counted(len(hosts), 'host')} named ({hostlist.render(hosts)}), and --engine direct starts 1 process"

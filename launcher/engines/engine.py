@@ -68,9 +68,9 @@ class Engine(abc.ABC):
         """The options for --compile-only, which attaches no IPU."""
         return options, []
 
-    def instances(self, asked: Optional[int], ipus: int, hosts: Sequence[str]) -> Optional[int]:
+    def instances(self, given: Optional[int], ipus: int, hosts: Sequence[str]) -> Optional[int]:
         """The number of instances to plan with; None where the plan decides. Refuses what the engine cannot start."""
-        return asked
+        return given
 
     def require_programs(self) -> None:  # noqa: B027 - most engines start any program
         """Refuse to start programs other than our workers, if the engine cannot."""

@@ -31,10 +31,10 @@ def is_default(name: str) -> bool:
     return name == default_engine(engine_class(name).backend)
 
 
-def choose_engine(asked: Optional[str], dry_run: bool) -> Engine:
+def choose_engine(name: Optional[str], dry_run: bool) -> Engine:
     """poprun if the SDK is here, else Open MPI. A dry run prints for a POD unless the user names an engine."""
-    if asked is not None:
-        return engine_class(asked).of_this_machine()
+    if name is not None:
+        return engine_class(name).of_this_machine()
     engine = engine_class(ENGINES[0]).of_this_machine()
     if engine.is_here or dry_run:
         return engine
@@ -42,19 +42,19 @@ def choose_engine(asked: Optional[str], dry_run: bool) -> Engine:
     return engine_class(default_engine("cpu")).of_this_machine(reason)
 
 
-def cluster_engine(asked: Optional[str]) -> Engine:
+def cluster_engine(name: Optional[str]) -> Engine:
     """The engine that a job uses on a cluster: this machine need not have it."""
-    return engine_class(asked or ENGINES[0])()
+    return engine_class(name or ENGINES[0])()
 
 
-def silent_rehearsal(engine: Engine, asked: Optional[str]) -> str:
+def silent_rehearsal(engine: Engine, name: Optional[str]) -> str:
     """The sign of an IPU system on a machine where this would be a rehearsal by default; empty elsewhere."""
-    return discovery.ipus_in_sight(os.environ) if engine.is_rehearsal and asked is None else ""
+    return discovery.ipus_in_sight(os.environ) if engine.is_rehearsal and name is None else ""
 
 
-def refuse_silent_rehearsal(engine: Engine, asked: Optional[str], how: str) -> None:
+def refuse_silent_rehearsal(engine: Engine, name: Optional[str], how: str) -> None:
     """Refuse to rehearse on a machine of an IPU system unless the user asks for it: the SDK may not be enabled."""
-    seen = silent_rehearsal(engine, asked)
+    seen = silent_rehearsal(engine, name)
     if seen:
         raise NotReadyError(
             f"this machine belongs to an IPU system ({seen}), and poprun is not on the PATH: without it this would be a"

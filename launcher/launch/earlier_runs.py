@@ -63,34 +63,34 @@ def with_resume(resolved: Resolved, *, elsewhere: bool = False) -> Resolved:
     Refuses runs of another network, also those whose checkpoints are only to be evaluated; `auto` passes them over.
     What runs `elsewhere`, in a Pod, has its runs on a volume: only a whole path means something there.
     """
-    asked, evaluated = resolved.settings.training.resume, resolved.settings.training.checkpoint_input_dir
+    resume, evaluated = resolved.settings.training.resume, resolved.settings.training.checkpoint_input_dir
     if elsewhere:
-        _require_whole_path(asked)
+        _require_whole_path(resume)
         return resolved
     if evaluated is not None:
         require_same_network(Path(evaluated), resolved)
-    if asked is None:
+    if resume is None:
         return resolved
-    found = newest_run(resolved.workload, resolved.settings) if asked == AUTO else _named(asked, resolved)
+    found = newest_run(resolved.workload, resolved.settings) if resume == AUTO else _named(resume, resolved)
     given = resolved.given if found else resolved.given - {"training.resume"}
     training = dataclasses.replace(resolved.settings.training, resume=str(found.absolute()) if found else None)
     return resolved._replace(settings=dataclasses.replace(resolved.settings, training=training), given=given)
 
 
-def _require_whole_path(asked: Optional[str]) -> None:
+def _require_whole_path(resume: Optional[str]) -> None:
     hint = "name the run on the volume: --resume /data/runs/NAME"
-    if asked == AUTO:
+    if resume == AUTO:
         raise UsageError("--resume auto looks for runs here, and a Pod has its own", hint=hint)
-    if asked is not None and not Path(asked).is_absolute():
-        raise UsageError(f"--resume {asked} is relative to the directory here, which a Pod does not see", hint=hint)
+    if resume is not None and not Path(resume).is_absolute():
+        raise UsageError(f"--resume {resume} is relative to the directory here, which a Pod does not see", hint=hint)
 
 
-def about_resume(asked: Resolved, found: Resolved) -> List[Message]:
+def about_resume(given: Resolved, found: Resolved) -> List[Message]:
     """Which run `--resume auto` continues: the one that with_resume() has found."""
-    if asked.settings.training.resume != AUTO:
+    if given.settings.training.resume != AUTO:
         return []
     path = found.settings.training.resume
-    nothing = f"no run of {asked.workload} with this network has a checkpoint here; a new training starts"
+    nothing = f"no run of {given.workload} with this network has a checkpoint here; a new training starts"
     return [note(f"--resume auto: {f'continues {path}' if path else nothing}")]
 
 

@@ -17,7 +17,7 @@ from ipulaunch.topology.planning.host_events import HostEvents, events_of
 from ipulaunch.topology.planning.solver import Fact
 
 
-def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], List[Message]]:
+def examine(resolved: Resolved, plan: Plan, is_rehearsal: bool) -> Tuple[List[Fact], List[Message]]:
     """The facts and messages about the settings of a workload under a plan; refuses what cannot work."""
     settings = resolved.settings
     settings.data.refuse_unused(resolved.workload)
@@ -26,26 +26,26 @@ def examine(resolved: Resolved, plan: Plan, backend: str) -> Tuple[List[Fact], L
     check_replicas(settings, plan)
     if settings.pipeline.splits and "pipeline.validation_model" in resolved.given:
         check_validation(settings)
-    if backend == "ipu":
+    if not is_rehearsal:
         refusals.refuse_on_ipus(settings, plan.batch, plan.ipus_per_replica)
     facts, pipeline_warnings, notes = pipeline_facts(settings, plan)
-    if backend == "cpu":
+    if is_rehearsal:
         pipeline_warnings = refused_by_ipus(settings, plan) or pipeline_warnings
     notes += resolved.notes
-    calls = _calls(events, settings.survival.stall_timeout_s if backend == "ipu" else None)
+    calls = _calls(events, settings.survival.stall_timeout_s if not is_rehearsal else None)
     calls = calls if settings.data.is_synthetic else f"up to {calls}"
     facts.append(Fact("host", calls if settings.training.training else "no training, only validation"))
     facts.append(Fact("data", _samples(settings.data)))
-    if backend == "cpu" and (settings.pipeline.schedule != "Grouped" or settings.pipeline.device_mapping):
+    if is_rehearsal and (settings.pipeline.schedule != "Grouped" or settings.pipeline.device_mapping):
         notes.append("a rehearsal runs stage after stage: the schedule and the device mapping count in the plan alone")
-    if backend == "cpu" and settings.training.precision != "32.32":
+    if is_rehearsal and settings.training.precision != "32.32":
         notes.append(f"precision {settings.training.precision} is slow on CPUs, which compute natively in 32 bits")
     if settings.api != KERAS and settings.training.keep_checkpoints is not None:
         notes.append("an Estimator keeps only its newest checkpoints, not the one with the lowest loss")
     ipu_only = ", ".join(ipu_only_settings(resolved))
     if ipu_only:
         facts.append(Fact("IPU only", ipu_only, in_plan_only=True))
-        if backend == "cpu":
+        if is_rehearsal:
             notes.append(f"IPU only, recorded and without effect on CPUs: {ipu_only}")
     others = [*unused_settings(resolved), *_not_as_asked(resolved, plan)]
     if settings.data.has_images:

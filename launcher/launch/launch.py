@@ -13,7 +13,6 @@ from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.engines.engine import CommandRequest, Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.environment import about_secrets, refuse_secrets, variables_to_forward
-from ipulaunch.launcher.launch.needs import require_data, require_python
 from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology.planning.solver import Solution
 
@@ -45,6 +44,8 @@ def launch_planned(
     """The launch of a workload that has a plan already."""
     workload, settings = resolved.workload, resolved.settings
     if engine.is_here and run_dir is not None:  # what is only printed may be for a machine that has the data
+        from ipulaunch.launcher.launch.needs import require_data, require_python
+
         require_data(workload, settings)
         require_python(engine.python(options))
     elif settings.data.is_unnamed:

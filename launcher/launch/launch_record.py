@@ -65,15 +65,15 @@ def read(run: RunDirectory) -> LaunchRecord:
     The record names programs and their options, so ipulaunch trusts only a record of the same user.
     """
     try:
-        if run.asked.stat().st_uid != os.getuid():
-            text = f"{run.asked} is another user's: options of the launch are those given now"
+        if run.launch_options.stat().st_uid != os.getuid():
+            text = f"{run.launch_options} is another user's: options of the launch are those given now"
             return LaunchRecord(LaunchOptions(), (note(text),))
-        options = from_json(read_text(run.asked), str(run.asked))
+        options = from_json(read_text(run.launch_options), str(run.launch_options))
     except FileNotFoundError:
         text = "how it was launched is not recorded: options such as --env and --vipu-partition are those given now"
         return LaunchRecord(LaunchOptions(), (note(text),))
     except OSError as error:
-        raise DataError(f"{run.asked} cannot be read: {error.strerror}") from error
+        raise DataError(f"{run.launch_options} cannot be read: {error.strerror}") from error
     given = {**options._asdict(), **options.poprun, "poprun": None}
     flags = [_flag(name, value) for name, value in given.items() if _was_given(name, value)]
     return LaunchRecord(options, (note(f"taken from the launch of the run: {', '.join(flags)}"),) if flags else ())

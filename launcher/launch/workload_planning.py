@@ -22,7 +22,7 @@ def plan_workload(
     """The plan of a workload, examined; the IPUs of a replica follow from its pipeline stages."""
     settings, origins = resolved.settings, dict(resolved.origins)
     check_pipeline(settings)
-    if engine.backend == "ipu":
+    if not engine.is_rehearsal:
         refuse_before_sdk(settings, lambda: options.sdk or discovery.sdk_here(os.environ))
     if settings.launch.ipus_per_replica is None and settings.pipeline.splits:
         origins["launch.ipus_per_replica"] = origins["pipeline.splits"]
@@ -54,5 +54,5 @@ def plan_workload(
         from ipulaunch.launcher.launch.continuation import require_continuable  # other launches do without
 
         require_continuable(resolved, solution.plan.batch)
-    facts, messages = examine(resolved, solution.plan, engine.backend)
+    facts, messages = examine(resolved, solution.plan, engine.is_rehearsal)
     return solution._replace(training=tuple(facts), messages=(*solution.messages, *messages))

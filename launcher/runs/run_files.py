@@ -24,26 +24,26 @@ ELSEWHERE = "or give --run-dir another place"
 _MOST = 99  # launches of one second
 
 
-def new_run_path(name: str, asked: Optional[Path]) -> Path:
+def new_run_path(name: str, given: Optional[Path]) -> Path:
     """A path that is free now; a directory that exists is refused, so that no run writes over another."""
     with _possible():
-        if asked is None:
+        if given is None:
             return next(path for path in _candidates(name) if not path.exists())
-        if asked.exists():
-            what = "directory" if asked.is_dir() else "file"
+        if given.exists():
+            what = "directory" if given.is_dir() else "file"
             hint = "give --run-dir a name that is free, or leave it out"
-            raise UsageError(f"there is a {what} {asked} already", hint=hint)
-        return asked.absolute()
+            raise UsageError(f"there is a {what} {given} already", hint=hint)
+        return given.absolute()
 
 
 @contextlib.contextmanager
-def run_path(name: str, asked: Optional[Path]) -> Iterator[Path]:
+def run_path(name: str, given: Optional[Path]) -> Iterator[Path]:
     """The same for a launch that follows. One without a name gets its directory at once, which no other can take.
 
     Where nothing was put into the directory, as the launch was refused, it is given up.
     """
-    if asked is not None:
-        yield new_run_path(name, asked)
+    if given is not None:
+        yield new_run_path(name, given)
         return
     with _possible():
         candidates = _candidates(name)
@@ -107,7 +107,7 @@ def write_decided(launch: Launch, run: RunDirectory) -> None:
     write_whole(run.plan, to_json(launch.solution.plan))
     if launch.job is not None:
         write_whole(run.job, to_yaml(launch.job))
-        write_whole(run.asked, launch_record.to_json(launch.options))
+        write_whole(run.launch_options, launch_record.to_json(launch.options))
     write_whole(run.command, redacted(launch.command, secret_values(os.environ)).shell() + "\n")
 
 

@@ -103,9 +103,9 @@ def statuses(paths: Sequence[Path]) -> Tuple[List[RunStatus], List[str]]:
             jobs[path] = job
     said: Dict[Tuple[str, str], JobState] = {}
     for name in sorted({job.scheduler for job in jobs.values()}):
-        asked = [job for job in jobs.values() if job.scheduler == name]
+        theirs = [job for job in jobs.values() if job.scheduler == name]
         try:
-            observation = scheduler_of(name).observe(asked)
+            observation = scheduler_of(name).observe(theirs)
         except IpulaunchError as error:
             notes.append(error.message)
             continue

@@ -36,9 +36,9 @@ _FLAGS = {
 }
 
 
-def choose_scheduler(asked: Optional[str], site: Site) -> str:
+def choose_scheduler(name: Optional[str], site: Site) -> str:
     """The named scheduler, or the site's."""
-    found = asked or site.scheduler
+    found = name or site.scheduler
     if found is None:
         raise UsageError("no scheduler is named", hint=f"give --scheduler {'|'.join(SCHEDULERS)}, or a --site")
     return found

@@ -65,8 +65,8 @@ def make_batch(
     count = least if is_short else turn
     factors = f"{micro_size} x {replicas}" + (f" x {count} to fill the pipeline" if count > 1 else "")
     what = "less than" if is_short else "not a multiple of"
-    asked = f"a global batch of {global_size} is {what} {factors} = {micro_size * replicas * count}"
-    return batch, [f"{asked}: using {batch.global_size} with accumulation {batch.accumulation}"]
+    arithmetic = f"a global batch of {global_size} is {what} {factors} = {micro_size * replicas * count}"
+    return batch, [f"{arithmetic}: using {batch.global_size} with accumulation {batch.accumulation}"]
 
 
 def updates_per_epoch(samples: int, batch: Batch, remainder: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Dict, List, NamedTuple, Tuple
 
@@ -92,6 +91,8 @@ class Plan(NamedTuple):
 
 def to_json(plan: Plan) -> str:
     """The plan as text; from_json() gives back an equal plan."""
+    import json  # here, because a dry run needs none
+
     data = {"format": _FORMAT, **plan._asdict(), "batch": plan.batch._asdict()}
     data["placements"] = [placement._asdict() for placement in plan.placements]
     return json.dumps(data, indent=1) + "\n"
@@ -143,9 +144,9 @@ def _verify(plan: Plan) -> None:
         raise ValueError("it does not say whether cores are shared")
     local: Dict[str, int] = {}
     for index, placement in enumerate(plan.placements):
-        at = local[placement.host] = local.get(placement.host, -1) + 1
+        local_index = local[placement.host] = local.get(placement.host, -1) + 1
         place = (placement.instance, placement.local_index, placement.first_replica)
-        if place != (index, at, index * plan.replicas_per_instance):
+        if place != (index, local_index, index * plan.replicas_per_instance):
             raise ValueError(f"instance {index} is not in its place")
         numbers = (placement.cores, *placement.numa_nodes)
         if any(type(number) is not int for number in numbers) or placement.cores < 1:

@@ -33,8 +33,8 @@ def environment(plan: Plan, placement: Placement) -> Dict[str, str]:
     }
 
 
-def is_told(environ: Mapping[str, str]) -> bool:
-    """Whether the program that started this instance told it its place."""
+def has_place(environ: Mapping[str, str]) -> bool:
+    """Whether the environment gives this instance its place, as poprun and our engines do."""
     return "POPDIST_NUM_TOTAL_REPLICAS" in environ
 
 
@@ -46,7 +46,7 @@ def read_place(environ: Mapping[str, str], alone: Optional[int] = None) -> Place
     if alone is not None:
         if alone < 1:
             raise UsageError(f"--num-replicas is {alone}, expected at least 1")
-        if is_told(environ):
+        if has_place(environ):
             told = environ["POPDIST_NUM_TOTAL_REPLICAS"]
             message = f"--num-replicas {alone}, and POPDIST_NUM_TOTAL_REPLICAS is {told}"
             raise UsageError(message, hint="leave --num-replicas out: poprun and mpirun tell an instance its replicas")

@@ -147,7 +147,7 @@ def _decided(request: Request, name: str, value: int, why: str) -> Decision:
 
 
 def _numbers(request: Request, replicas: int, instances: int, ilds: int) -> rules.Numbers:
-    asked = {"replicas": request.replicas, "instances": request.instances, "ilds": request.ilds}
+    given = {"replicas": request.replicas, "instances": request.instances, "ilds": request.ilds}
     # A system that is made to fit the replicas does not limit them.
     is_made = request.origins.get("ipus") == COMPUTED
     return rules.Numbers(
@@ -164,7 +164,7 @@ def _numbers(request: Request, replicas: int, instances: int, ilds: int) -> rule
         io_bound=request.io_bound,
         is_rehearsal=request.is_rehearsal,
         has_stages=request.has_stages,
-        free=tuple(name for name, value in asked.items() if value is None),
+        free=tuple(name for name, value in given.items() if value is None),
     )
 
 

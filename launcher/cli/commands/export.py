@@ -124,11 +124,11 @@ def _export_run(micro_batch_size: Optional[int], **values: Any) -> None:
     print_or_run(export_of_run(run, micro_batch_size, engine, options), engine, options, [], **output)
 
 
-def _engine(asked: Optional[str], *, is_named: bool) -> Engine:
+def _engine(name: Optional[str], *, is_named: bool) -> Engine:
     """The engine whose processors the model is for, found as for a training."""
-    engine = choose_engine(asked, dry_run=False)
+    engine = choose_engine(name, dry_run=False)
     if not is_named:
-        refuse_silent_rehearsal(engine, asked, "--engine openmpi")
+        refuse_silent_rehearsal(engine, name, "--engine openmpi")
     return engine
 
 

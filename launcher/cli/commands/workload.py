@@ -30,10 +30,10 @@ def make_command(workload: str) -> click.Command:
     def command(**values: Any) -> None:
         dry_run, as_json, run_dir = values.pop("dry_run"), values.pop("as_json"), values.pop("run_dir")
         verbose = verbosity_from(values) > 0
-        engine_asked = engine_from(values)
-        engine = choose_engine(engine_asked, dry_run or as_json)
+        engine_name = engine_from(values)
+        engine = choose_engine(engine_name, dry_run or as_json)
         if not values["rehearsal"]:
-            refuse_silent_rehearsal(engine, engine_asked, "--engine openmpi or --rehearsal")
+            refuse_silent_rehearsal(engine, engine_name, "--engine openmpi or --rehearsal")
         settings = settings_from(workload, values, on_cpus=engine.is_rehearsal)
         resolved = with_resume(settings)
         show_messages(about_resume(settings, resolved))

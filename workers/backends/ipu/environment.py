@@ -8,7 +8,7 @@ from typing import Dict, Mapping
 
 from ipulaunch.configs.errors import NotReadyError, SettingsError
 from ipulaunch.configs.settings.workload import WorkloadSettings
-from ipulaunch.topology.planning.popdist import is_told
+from ipulaunch.topology.planning.popdist import has_place
 
 _FLAGS, _ENGINE = "TF_POPLAR_FLAGS", "POPLAR_ENGINE_OPTIONS"
 _MODEL_FLAG = "--use_ipu_model"
@@ -18,7 +18,7 @@ _CACHE_FLAG, _CACHE_OF_POPRUN = "--executable_cache_path", "POPDIST_EXECUTABLE_C
 def flags(settings: WorkloadSettings, environ: Mapping[str, str]) -> Dict[str, str]:
     """The variables to set before the first use of an IPU: the user's flags, and those that the settings ask for."""
     given = environ.get(_FLAGS, "")
-    if _MODEL_FLAG in given and is_told(environ):
+    if _MODEL_FLAG in given and has_place(environ):
         raise NotReadyError(
             f"{_FLAGS} has {_MODEL_FLAG}, and under poprun the SDK runs on hardware only",
             hint=f"take {_MODEL_FLAG} out of {_FLAGS}, or run one process without poprun: --engine direct",

@@ -9,7 +9,7 @@ from ipulaunch.configs.runs.directory import RunDirectory, made_whole, records_o
 
 def test_layout_is_the_documented_one() -> None:
     run = RunDirectory(Path("runs/r"))
-    shared = [run.plan, run.job, run.asked, run.command, run.metrics, run.summary, run.checkpoints]
+    shared = [run.plan, run.job, run.launch_options, run.command, run.metrics, run.summary, run.checkpoints]
     names = ["plan.json", "job.yaml", "asked.json", "command.txt", "metrics.jsonl", "summary.json", "checkpoints"]
     assert shared == [Path("runs/r") / name for name in names]
     own = [run.log(7), run.events(7), run.error(7), run.done(7)]

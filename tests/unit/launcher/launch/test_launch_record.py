@@ -120,7 +120,7 @@ def test_an_allocation_takes_the_place_of_a_cluster() -> None:
 
 def test_a_file_of_another_user_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = RunDirectory(tmp_path)
-    run.asked.write_text(launch_record.to_json(LaunchOptions(python="/tmp/evil", ilds=2)))
+    run.launch_options.write_text(launch_record.to_json(LaunchOptions(python="/tmp/evil", ilds=2)))
     assert launch_record.read(run) == (
         LaunchOptions(python="/tmp/evil", ilds=2),
         (note("taken from the launch of the run: --num-ilds, --python"),),

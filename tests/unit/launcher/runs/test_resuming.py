@@ -79,11 +79,11 @@ def test_a_run_keeps_its_plan_unless_hosts_or_instances_are_given(
 
 
 def test_a_run_is_launched_as_it_was(run: RunDirectory, ipulaunch: Run, started: List[Any]) -> None:
-    run.asked.write_text(launch_record.to_json(LaunchOptions(python="/opt/python", env=("A=1", "B=2"))))
+    run.launch_options.write_text(launch_record.to_json(LaunchOptions(python="/opt/python", env=("A=1", "B=2"))))
     code, _, err = ipulaunch("resume", "run", "--env", "B=3")
     assert code == 0 and "note: taken from the launch of the run: --python, --env\n" in err
     assert "/opt/python" in started[0].command.argv and started[0].command.env == {"A": "1", "B": "3"}
-    kept = launch_record.from_json(run.asked.read_text(), "asked.json")
+    kept = launch_record.from_json(run.launch_options.read_text(), "asked.json")
     assert (kept.python, kept.env) == ("/opt/python", ("A=1", "B=3"))
     assert ipulaunch("resume", "run")[0] == 0
     assert started[1].command.env == {"A": "1", "B": "3"}
@@ -114,14 +114,14 @@ def test_only_checkpoints_that_are_gone_are_told_of(run: RunDirectory, ipulaunch
 
 def test_paths_given_now_are_whole_for_the_next_time(run: RunDirectory, ipulaunch: Run, started: List[Any]) -> None:
     assert ipulaunch("resume", "run", "--python", "bin/python")[0] == 0
-    kept = launch_record.from_json(run.asked.read_text(), "asked.json")
+    kept = launch_record.from_json(run.launch_options.read_text(), "asked.json")
     assert kept.python == str(Path.cwd() / "bin" / "python")
 
 
 def test_a_variable_that_is_not_set_any_more_is_asked_for(
     run: RunDirectory, ipulaunch: Run, started: List[Any]
 ) -> None:
-    run.asked.write_text(launch_record.to_json(LaunchOptions(env=("MY_TOKEN",))))
+    run.launch_options.write_text(launch_record.to_json(LaunchOptions(env=("MY_TOKEN",))))
     code, _, err = ipulaunch("resume", "run")
     assert (code, started) == (2, []) and "--env MY_TOKEN: it is not set here\nhint: export MY_TOKEN first" in err
 
@@ -129,7 +129,7 @@ def test_a_variable_that_is_not_set_any_more_is_asked_for(
 def test_on_a_pod_the_partition_is_the_same(
     run: RunDirectory, ipulaunch: Run, started: List[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run.asked.write_text(
+    run.launch_options.write_text(
         launch_record.to_json(LaunchOptions(poprun={"vipu_partition": "p", "executable_cache_path": "/c"}))
     )
     assert ipulaunch("resume", "run", "--engine", "poprun")[0] == 0
@@ -150,7 +150,7 @@ def test_on_a_pod_the_partition_is_the_same(
 def test_every_option_that_shapes_a_plan_makes_it_again(
     words: Any, system: str, instances: int, run: RunDirectory, ipulaunch: Run, started: List[Any]
 ) -> None:
-    run.asked.write_text(launch_record.to_json(LaunchOptions(host_layout="1x8")))
+    run.launch_options.write_text(launch_record.to_json(LaunchOptions(host_layout="1x8")))
     before = from_json(run.plan.read_text())
     assert ipulaunch("resume", "run", *words)[0] == 0
     plan = started[0].solution.plan
