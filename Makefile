@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-EXTRAS ?= cpu,test
+EXTRAS ?= cpu,serving,test
 PYTEST = $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 # Tests with processes of their own wait for these most of the time: two more of them at once fill the cores.
 WAITING_PYTEST = $(PYTEST) --numprocesses $$(( $$(nproc) + 2 ))
@@ -108,6 +108,8 @@ clean: ## remove what make made
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.ready: setup.cfg pyproject.toml | $(VENV)/bin/python
+$(VENV)/.ready: setup.cfg pyproject.toml tests/official-client.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/official-client.txt || \
+		echo "without the official client of TensorFlow Serving: its tests are skipped"
 	@touch $@

@@ -12,6 +12,7 @@ from ipulaunch.configs.runs.untrusted import parse_json, read_text
 from ipulaunch.configs.text import some
 
 SIGNATURE, INPUT, OUTPUT = "serving_default", "input", "output"
+SAVED_MODEL = "saved_model.pb"  # what makes a directory a SavedModel
 PIXELS, COUNTS = "pixels from 0 to 255", "particle counts"
 LOGITS, TARGETS = "logits", "targets"
 
@@ -111,6 +112,12 @@ def _tensor(data: Mapping[str, Any]) -> Tensor:
 def versions_in(directory: Path) -> List[int]:
     """The versions of a model that a server finds in a directory, the oldest first."""
     return sorted(int(path.name) for path in directory.iterdir() if _is_number(path.name) and path.is_dir())
+
+
+def servable_versions(directory: Path) -> List[Tuple[int, Path]]:
+    """The complete versions in a directory, the newest last; 001 and 1 are the same one."""
+    found = {int(path.name): path for path in sorted(directory.iterdir()) if _is_number(path.name)}
+    return sorted((number, path) for number, path in found.items() if (path / SAVED_MODEL).is_file())
 
 
 def half_written_in(directory: Path) -> List[Path]:

@@ -12,7 +12,9 @@ from ipulaunch.configs.keras_2 import use_keras_2
 from ipulaunch.configs.runs.secrets import is_secret
 from ipulaunch.topology import Batch
 
-pytest_plugins = [f"fixtures.{name}" for name in ("data_tools", "doctor", "launcher", "schedulers", "trainings")]
+pytest_plugins = [
+    f"fixtures.{name}" for name in ("data_tools", "doctor", "launcher", "schedulers", "serving", "trainings")
+]
 
 # Tests may run within a job of a cluster, or one that has secrets; neither is theirs, nor are a user's own settings.
 _NOT_OURS = (

@@ -20,6 +20,8 @@ _COMMANDS: Dict[str, Tuple[str, str]] = {
     "run": ("run", "Launch a PopDist program of your own."),
     "bench": ("bench", "Run benchmarks from specification files."),
     "data": ("data", "Make, build, index, verify, audit and measure data sets."),
+    "serve": ("serve", "Serve an exported model over gRPC and REST, as TensorFlow Serving does."),
+    "request": ("request", "Measure the serving of a workload: throughput, latency, accuracy."),
     "check": ("check", "Check a poprun command line that you already have."),
     "translate": ("translate", "Translate a line of Graphcore's applications into one of ipulaunch."),
     "doctor": ("doctor", "Show what each engine needs, what is missing here, and how to fix it."),

@@ -29,7 +29,7 @@ DOORS: Dict[str, Set[str]] = {
         "ipulaunch.topology",
     },
     "workers": {
-        *("tensorflow", "keras", "tf_keras", "numpy", "mpi4py", "popdist", "matplotlib", "wandb"),
+        *("tensorflow", "keras", "tf_keras", "numpy", "mpi4py", "popdist", "matplotlib", "wandb", "grpc", "google"),
         *("ipulaunch.configs", "ipulaunch.topology", "ipulaunch.data_pipeline"),
     },
 }
@@ -45,11 +45,12 @@ LAUNCHER: Dict[str, Set[str]] = {
     "launch": {"engines"},  # what is decided
     "schedulers": {"engines", "launch"},
     "supervise": {"engines", "launch"},  # processes, and what they leave
+    "serving": {"supervise"},  # servers of models, and what they serve
     "show": {"launch", "supervise"},
     "doctor": {"engines", "launch", "supervise"},
     "bench": {"engines", "launch", "supervise", "show"},  # benchmarks: what runs, what its logs say
     "runs": {"engines", "launch", "schedulers", "supervise", "show", "doctor"},  # what is done: run, resume, look
-    "cli": {"engines", "launch", "schedulers", "supervise", "show", "doctor", "bench", "runs"},
+    "cli": {"engines", "launch", "schedulers", "supervise", "serving", "show", "doctor", "bench", "runs"},
 }
 
 SOURCES = sorted(path for room in DOORS for path in (ROOT / room).rglob("*.py"))
@@ -210,7 +211,8 @@ ORDERS = {
     ),
     "workers": (
         *("models", "backends", "lifecycle", "pasted_line", "startup", "arguments", "bound"),
-        *("instance", "feeds", "progress", "state", "trainers", "train", "validate", "run", "serving", "__main__"),
+        *("instance", "feeds", "progress", "state", "trainers", "train", "validate", "run", "serving", "server"),
+        *("__main__",),
     ),
 }
 MOST_IMPORTS, MOST_LINES = 12, 350
