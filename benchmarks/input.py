@@ -1,7 +1,7 @@
 """The input pipelines of CosmoFlow and ImageNet beside the usual ones and the limit of the machine, and their scaling.
 
-All numbers come from one run on the same cores, in turns; the ratios are what counts. Exit code 1: one is below its
-target.
+All numbers come from one run on the same cores, in turns; the ratios are what counts. Those of the processor time have
+the targets, as others may use the same cores. Exit code 1: a target is missed.
 
     .venv/bin/python benchmarks/input.py [SECONDS FOR EACH PIPELINE]
 """
@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ipulaunch.data_pipeline.tools import bench_set
-from ipulaunch.data_pipeline.tools.bench import run
+from ipulaunch.data_pipeline.tools.bench import PIPELINES, run
 
 SCALING = "two instances / one"
+REFERENCE, LIMIT = (f"ours / {other}, per core-second" for other in ("reference", "limit"))
+FIRST = "first batch of reference / ours, processor time"
 TARGETS = {
-    "cosmoflow": {"ours / reference": 10.0, "ours / limit": 0.5, f"{SCALING}, ours": 1.9},
-    "imagenet": {"ours / reference": 1.5, "ours / limit": 0.8, f"{SCALING}, ours": 1.9},
+    "cosmoflow": {REFERENCE: 10.0, LIMIT: 0.5, f"{SCALING}, ours": 1.9},
+    "imagenet": {REFERENCE: 1.25, LIMIT: 0.8, FIRST: 0.5, f"{SCALING}, ours": 1.9},
 }
 SCALING_ROUNDS = 3
 
@@ -41,9 +43,7 @@ def main(words: Sequence[str]) -> int:
             options = {"workload": workload, "data_dir": directory, "seconds": seconds}
             alone = run({**options, "instances": 1}, quiet)
             show(workload, alone)
-            rates = {row["pipeline"]: row["samples_per_s"] for row in alone["rows"]}
-            # What a pipeline that did nothing but reach the limit would gain.
-            ratios = {**alone["ratios"], "limit / reference": rates["limit"] / rates["reference"], **scaling(options)}
+            ratios = {**alone["ratios"], **more_ratios(alone["rows"]), **scaling(options)}
         for name, ratio in ratios.items():
             target = targets.get(name)
             print(f"  {name}: {ratio:.2f}" + ("" if target is None else f" (target {target})"), flush=True)
@@ -54,11 +54,21 @@ def main(words: Sequence[str]) -> int:
     return 1 if missed else 0
 
 
+def more_ratios(rows: Sequence[Dict[str, Any]]) -> Dict[str, float]:
+    """What a pipeline would gain that did nothing but reach the limit, and how soon the first batch is there."""
+    ours, reference, limit = (next(row for row in rows if row["pipeline"] == name) for name in PIPELINES)
+    return {
+        "limit / reference, per core-second": reference["processor_ms"] / limit["processor_ms"],
+        FIRST: reference["first_batch_processor_s"] / ours["first_batch_processor_s"],
+    }
+
+
 def show(workload: str, result: Dict[str, Any]) -> None:
-    print(f"{workload:<12} samples/s     MB/s  per core  first batch s  memory MB")
+    print(f"{workload:<12} samples/s  CPU ms/sample     MB/s  per core  first batch s  memory MB")
     for row in result["rows"]:
         print(
-            f"  {row['pipeline']:<10} {row['samples_per_s']:9.1f} {row['mb_per_s']:8.0f} {row['per_core']:9.1f}"
+            f"  {row['pipeline']:<10} {row['samples_per_s']:9.1f} {row['processor_ms']:14.3f}"
+            f" {row['mb_per_s']:8.0f} {row['per_core']:9.1f}"
             f" {row['first_batch_s']:14.2f} {row['memory_mb']:10.0f}"
         )
 

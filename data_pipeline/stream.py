@@ -16,7 +16,7 @@ from ipulaunch.data_pipeline.order import (
     validation_ids,
     whole_updates,
 )
-from ipulaunch.data_pipeline.sources.source import Source
+from ipulaunch.data_pipeline.sources.source import Source, unconverted
 from ipulaunch.topology import Batch
 from ipulaunch.topology.planning.batch import updates_per_epoch
 
@@ -56,7 +56,7 @@ def training_stream(
         ids.set_shape([None, batch.micro_size])
         return _numbers(epoch, ids)
 
-    every = tf.data.Dataset.range(first_epoch, -(-updates.stop // per_epoch)).flat_map(numbered)
+    every = tf.data.Dataset.range(first_epoch, -(-updates.stop // per_epoch)).flat_map(unconverted(numbered))
     every = every.take(len(updates) * rows_per_update)
     read = source.traced if traced else source.dataset
     samples = read(every, batch.micro_size, threads)
@@ -64,10 +64,10 @@ def training_stream(
         last = training_ids(last_weights(source.samples, batch), batch, replicas, by_replica=by_replica)
         weights = _weights(last, updates, per_epoch)
         weighted = tf.data.Dataset.zip((samples, weights))
-        samples = weighted.map(lambda sample, weight: (*sample[:2], weight, *sample[2:]))
+        samples = weighted.map(unconverted(lambda sample, weight: (*sample[:2], weight, *sample[2:])))
     if traced:
         planned = tf.data.Dataset.zip((samples, every))
-        samples = planned.map(lambda sample, number: (*sample[:-1], (*number, sample[-1])))
+        samples = planned.map(unconverted(lambda sample, number: (*sample[:-1], (*number, sample[-1]))))
     return _ahead(samples, threads)
 
 
@@ -76,12 +76,13 @@ def validation_stream(source: Source, batch: Batch, replicas: range, *, threads:
     ids, weights = validation_ids(source.samples, batch, replicas)
     samples = source.dataset(_numbers(tf.constant(0, tf.int64), ids), batch.micro_size, threads)
     weighted = tf.data.Dataset.zip((samples, tf.data.Dataset.from_tensor_slices(weights)))
-    return _ahead(weighted.map(lambda sample, weight: (*sample, weight)), threads)
+    weighted = weighted.map(unconverted(lambda sample, weight: (*sample, weight)))
+    return _ahead(weighted, threads)
 
 
 def _numbers(epoch: Any, ids: Any) -> tf.data.Dataset:
     """(epoch, numbers of a micro-batch) for each row of ids."""
-    return tf.data.Dataset.from_tensor_slices(ids).map(lambda row: (epoch, tf.cast(row, tf.int64)))
+    return tf.data.Dataset.from_tensor_slices(ids).map(unconverted(lambda row: (epoch, tf.cast(row, tf.int64))))
 
 
 def _weights(last: np.ndarray, updates: range, per_epoch: int) -> tf.data.Dataset:
@@ -91,7 +92,7 @@ def _weights(last: np.ndarray, updates: range, per_epoch: int) -> tf.data.Datase
         is_last = (update + 1) % per_epoch == 0
         return tf.data.Dataset.from_tensor_slices(tf.where(is_last, last, tf.ones_like(last)))
 
-    return tf.data.Dataset.range(updates.start, updates.stop).flat_map(of_update)
+    return tf.data.Dataset.range(updates.start, updates.stop).flat_map(unconverted(of_update))
 
 
 def _ahead(stream: tf.data.Dataset, threads: int) -> tf.data.Dataset:

@@ -13,7 +13,7 @@ from ipulaunch.data_pipeline.records.memory import aligned
 from ipulaunch.data_pipeline.sources import cifar_files, mnist_files
 from ipulaunch.data_pipeline.sources.augmentation import epoch_draws
 from ipulaunch.data_pipeline.sources.image_files import Images
-from ipulaunch.data_pipeline.sources.source import ArraySource, untuned
+from ipulaunch.data_pipeline.sources.source import ArraySource, unconverted, untuned
 
 PAD = 4  # pixels of black around an image that a random crop may show
 
@@ -60,7 +60,7 @@ class ImageArrays(ArraySource):
             images, labels = tf.numpy_function(load, [epoch, ids], [tf.uint8, tf.int32])
             return tf.ensure_shape(images, (micro_size, *self.inputs[1])), tf.ensure_shape(labels, (micro_size,))
 
-        return untuned(numbers.map(fetch, threads, deterministic=True))
+        return untuned(numbers.map(unconverted(fetch), threads, deterministic=True))
 
 
 class Cifar(ImageArrays):

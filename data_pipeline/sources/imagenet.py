@@ -31,14 +31,13 @@ from ipulaunch.data_pipeline.sources.imagenet_contents import PictureContents, p
 from ipulaunch.data_pipeline.sources.imagenet_images import TrainingImages
 from ipulaunch.data_pipeline.sources.imagenet_plan import PlannedSample, SamplePlanner
 from ipulaunch.data_pipeline.sources.imagenet_samples import SampleReader, Workspace
-from ipulaunch.data_pipeline.sources.source import Source, untuned
+from ipulaunch.data_pipeline.sources.source import Source, unconverted, untuned
 
 SIDE, CHANNELS = image_decoding.SIDE, image_decoding.CHANNELS
 CLASSES = 1000
 
 _MOST_AT_ONCE = 16  # images that are read, decoded and scaled by one call
 _PLANNED_AT_ONCE = 256  # samples: planned alone, one takes 150 microseconds instead of 4
-_NO_CONVERSION = tf.autograph.experimental.do_not_convert
 
 
 def find_files(data_dir: Path, split: str) -> Tuple[Path, ...]:
@@ -118,13 +117,13 @@ class ImagenetRecords(Source):
 
         if parts > 1:
             numbers = numbers.map(
-                lambda epoch, ids: (tf.fill([parts], epoch), tf.reshape(ids, [parts, size]))
+                unconverted(lambda epoch, ids: (tf.fill([parts], epoch), tf.reshape(ids, [parts, size])))
             ).unbatch()
         planned = self._planned(numbers, size, threads)
         make = self._trained if self.augment else self._validated
         made = make(planned, size, threads, parts, 3 if traced else 2)
         if parts > 1:
-            made = made.batch(parts, drop_remainder=True).map(joined)
+            made = made.batch(parts, drop_remainder=True).map(unconverted(joined))
         return untuned(made)
 
     def _planned(self, numbers: tf.data.Dataset, size: int, threads: int) -> tf.data.Dataset:
@@ -136,11 +135,11 @@ class ImagenetRecords(Source):
             samples.set_shape((None, size, len(PlannedSample._fields)))
             return epochs, samples
 
-        return numbers.batch(max(1, _PLANNED_AT_ONCE // size)).map(planned).unbatch()
+        return numbers.batch(max(1, _PLANNED_AT_ONCE // size)).map(unconverted(planned)).unbatch()
 
     def _trained(self, planned: tf.data.Dataset, size: int, threads: int, parts: int, fields: int) -> tf.data.Dataset:
         """The first of (images, labels, numbers of the records) for training."""
-        make = self.guarded(self._make_images)
+        make = self.guarded(self.make_images)
 
         def images(epoch: Any, samples: Any) -> Any:
             found = tf.numpy_function(make, [epoch, samples], [tf.uint8, tf.int32, tf.int64])
@@ -148,9 +147,10 @@ class ImagenetRecords(Source):
                 value.set_shape(shape)
             return tuple(found[:fields])
 
-        return planned.map(images, threads, deterministic=True)
+        return planned.map(unconverted(images), threads, deterministic=True)
 
-    def _make_images(self, epoch: np.ndarray, plan: np.ndarray) -> Tuple[np.ndarray, ...]:
+    def make_images(self, epoch: np.ndarray, plan: np.ndarray) -> Tuple[np.ndarray, ...]:
+        """The training images of planned samples of an epoch, their labels, and the records that were read."""
         images = self.memory.array((len(plan), self.side, self.side, CHANNELS), np.uint8)
         training = self.training
         assert training is not None
@@ -178,8 +178,8 @@ class ImagenetRecords(Source):
             made = tf.stack([make(self.side, encoded[n], are_png[n], sizes[n]) for n in range(size)])
             return (made, labels, records)[:fields]
 
-        made = planned.map(fetch, threads, deterministic=True)
-        return made.map(_NO_CONVERSION(images), threads, deterministic=True)
+        made = planned.map(unconverted(fetch), threads, deterministic=True)
+        return made.map(unconverted(images), threads, deterministic=True)
 
     def _read_encoded(self, epoch: np.ndarray, plan: np.ndarray) -> Tuple[np.ndarray, ...]:
         self.recent.append(plan[:, 0])

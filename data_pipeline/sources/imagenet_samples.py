@@ -37,7 +37,7 @@ class Workspace:
             return np.empty(size, np.uint8)
         if len(self.pixels) < size:
             self.pixels = np.empty(size, np.uint8)
-        return self.pixels
+        return self.pixels[:size]
 
 
 class Sample(NamedTuple):

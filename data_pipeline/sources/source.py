@@ -16,6 +16,10 @@ from ipulaunch.data_pipeline.ending import ends_with_python
 
 _MOST_TRIED = 100  # samples to try in place of a bad one
 
+# For the functions of tf.data's maps. AutoGraph would rewrite their loops and branches, and none of them need it: that
+# took more than half of the time to the first micro-batch.
+unconverted = tf.autograph.experimental.do_not_convert
+
 Read = TypeVar("Read")
 Field = Tuple[Any, Tuple[int, ...]]  # NumPy type and shape of one sample's part
 
@@ -36,7 +40,7 @@ class Source(ABC):
     def traced(self, numbers: tf.data.Dataset, micro_size: int, threads: int) -> tf.data.Dataset:
         """The same, with the numbers that were read: those requested, unless the source replaces samples."""
         samples = tf.data.Dataset.zip((self.dataset(numbers, micro_size, threads), numbers))
-        return samples.map(lambda sample, number: (*sample, number[1]))
+        return samples.map(unconverted(lambda sample, number: (*sample, number[1])))
 
     def cause(self) -> Optional[DataError]:
         """What is wrong with the data, if a stream failed because of it."""
@@ -120,7 +124,7 @@ class ArraySource(Source):
                 value.set_shape((micro_size, *shape))
             return tuple(values)
 
-        return untuned(numbers.map(fetch, threads, deterministic=True))
+        return untuned(numbers.map(unconverted(fetch), threads, deterministic=True))
 
     def _load_or_replace(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The inputs and targets of these samples, or of their neighbours, and the numbers that were read."""

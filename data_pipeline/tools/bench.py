@@ -1,7 +1,8 @@
 """Measures the input pipeline of a workload, a conventional one, and the limit of the machine.
 
 Every instance is a process of its own, bound to its share of the cores. All run the same pipeline at the same time;
-the pipelines take turns, several times, so that noise affects all of them. Compare the ratios, not the rates.
+the pipelines take turns, several times, so that noise affects all of them. Compare the ratios, not the rates; where
+others use the same cores, compare those of the processor time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ipulaunch.data_pipeline.parallel import Report
 from ipulaunch.data_pipeline.tools import bench_set
 
 PIPELINES = ("ours", "reference", "limit")
-_ROUNDS = 3
+_ROUNDS = 5
 _WARM_UP = 0.5  # as a fraction of the measured time; drains what was read ahead before the measurement
 
 
@@ -39,7 +40,9 @@ class Reading(NamedTuple):
     """One instance's measurement of one pipeline."""
 
     samples_per_s: float
+    processor_s: float  # of all threads, for a sample
     first_batch_s: float
+    first_batch_processor_s: float
     memory_mb: float
 
 
@@ -67,7 +70,8 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
                 report({"event": "progress", "what": "measurements", "done": done, "total": total})
     cores = len({core for share in shares for core in share})
     rows = [_row(name, readings[name], record_mb, cores) for name in pipelines]
-    return {"rows": rows, "ratios": _ratios({row["pipeline"]: row["samples_per_s"] for row in rows})}
+    ratios, spreads = _ratios({row["pipeline"]: row["rounds"] for row in rows})
+    return {"rows": rows, "ratios": ratios, "ratio_spreads": spreads}
 
 
 def core_shares(cores: Sequence[int], instances: int) -> List[Tuple[int, ...]]:
@@ -79,19 +83,49 @@ def core_shares(cores: Sequence[int], instances: int) -> List[Tuple[int, ...]]:
 
 
 def _row(name: str, rounds: List[List[Reading]], record_mb: float, cores: int) -> Dict[str, Any]:
-    rate = statistics.median(sum(each.samples_per_s for each in turn) for turn in rounds)
+    """The medians of the rounds, how far they lie apart, and the rounds themselves."""
+    totals = [_total(turn) for turn in rounds]
+    medians = {key: statistics.median(each[key] for each in totals) for key in totals[0]}
+    rate = medians["samples_per_s"]
     return {
         "pipeline": name,
-        "samples_per_s": rate,
+        **medians,
         "mb_per_s": rate * record_mb,
         "per_core": rate / cores,
-        "first_batch_s": statistics.median(max(each.first_batch_s for each in turn) for turn in rounds),
-        "memory_mb": max(sum(each.memory_mb for each in turn) for turn in rounds),
+        "memory_mb": max(each["memory_mb"] for each in totals),
+        "spreads": {key: _spread([each[key] for each in totals]) for key in totals[0]},
+        "rounds": totals,
     }
 
 
-def _ratios(rates: Dict[str, float]) -> Dict[str, float]:
-    return {f"ours / {name}": rates["ours"] / rates[name] for name in ("reference", "limit") if name in rates}
+def _total(readings: List[Reading]) -> Dict[str, float]:
+    """What all instances did together in one round."""
+    rate = sum(each.samples_per_s for each in readings)
+    return {
+        "samples_per_s": rate,
+        "processor_ms": 1000 * sum(each.processor_s * each.samples_per_s for each in readings) / rate,
+        "first_batch_s": max(each.first_batch_s for each in readings),
+        "first_batch_processor_s": max(each.first_batch_processor_s for each in readings),
+        "memory_mb": sum(each.memory_mb for each in readings),
+    }
+
+
+def _ratios(rounds: Dict[str, List[Dict[str, float]]]) -> Tuple[Dict[str, float], Dict[str, float]]:
+    """The medians of the ratios of each round, more than 1 where ours is better, and how far they lie apart."""
+    found: Dict[str, List[float]] = {}
+    for other in ("reference", "limit"):
+        for ours, theirs in zip(rounds["ours"], rounds.get(other, [])):
+            found.setdefault(f"ours / {other}", []).append(ours["samples_per_s"] / theirs["samples_per_s"])
+            per_core_second = theirs["processor_ms"] / ours["processor_ms"]
+            found.setdefault(f"ours / {other}, per core-second", []).append(per_core_second)
+    medians = {name: statistics.median(values) for name, values in found.items()}
+    return medians, {name: _spread(values) for name, values in found.items()}
+
+
+def _spread(values: Sequence[float]) -> float:
+    """The distance of the largest and the smallest value, as a part of the median."""
+    median = statistics.median(values)
+    return (max(values) - min(values)) / median if median else 0.0
 
 
 @contextlib.contextmanager
@@ -143,21 +177,22 @@ def _measure_on_request(connection: Connection, task: Task) -> None:
 
 def _measure(batches: Iterator[int], seconds: float) -> Reading:
     """Take batches, each a number of samples, for some time."""
-    start = time.perf_counter()
+    start, before = time.perf_counter(), time.process_time()
     next(batches)
-    first_batch_s = time.perf_counter() - start
+    first = (time.perf_counter() - start, time.process_time() - before)
     _take(batches, _WARM_UP * seconds)
-    samples, elapsed = _take(batches, seconds)
-    return Reading(samples / elapsed, first_batch_s, _memory_mb())
+    samples, elapsed, processor = _take(batches, seconds)
+    return Reading(samples / elapsed, processor / samples, *first, _memory_mb())
 
 
-def _take(batches: Iterator[int], seconds: float) -> Tuple[int, float]:
-    start = now = time.perf_counter()
-    samples = 0
+def _take(batches: Iterator[int], seconds: float) -> Tuple[int, float, float]:
+    """Take batches for some time: the samples, the seconds, and the processor time of this process."""
+    start, before = time.perf_counter(), time.process_time()
+    now, samples = start, 0
     while now < start + seconds:
         samples += next(batches)
         now = time.perf_counter()
-    return samples, now - start
+    return samples, now - start, time.process_time() - before
 
 
 def _memory_mb() -> float:

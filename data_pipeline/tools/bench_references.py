@@ -16,13 +16,13 @@ from ipulaunch.data_pipeline.sources.image_decoding import SIDE
 from ipulaunch.data_pipeline.sources.imagenet import ImagenetRecords
 from ipulaunch.data_pipeline.sources.imagenet_plan import PlannedSample
 from ipulaunch.data_pipeline.sources.imagenet_samples import Workspace
+from ipulaunch.data_pipeline.sources.source import unconverted
 
 if TYPE_CHECKING:
     from ipulaunch.data_pipeline.tools.bench import Task
 
 MICRO_SIZES = {"cosmoflow": 1, "imagenet": 16}
 _LIMIT_IMAGES = 256  # held in memory
-_NO_CONVERSION = tf.autograph.experimental.do_not_convert
 
 
 def named(pipeline: Callable[[], Iterator[int]], directory: Path) -> Iterator[int]:
@@ -34,7 +34,7 @@ def named(pipeline: Callable[[], Iterator[int]], directory: Path) -> Iterator[in
         raise DataError(f"{directory} cannot be read: {str(error).splitlines()[0]}", hint=hint) from error
 
 
-def _records(index: Index, task: Task) -> tf.data.Dataset:
+def usual_records(index: Index, task: Task) -> tf.data.Dataset:
     """An endless stream of an instance's records, shared by file as usual; of all records if files are few."""
     files = range(len(index.paths))
     mine = files[task.instance :: task.instances] or files
@@ -53,8 +53,8 @@ def volumes_as_usual(index: Index, task: Task, side: int) -> Iterator[int]:
         volume = tf.cast(tf.reshape(tf.io.decode_raw(example["x"], tf.int16), shape), tf.float32)
         return volume / tf.reduce_mean(volume), example["y"]
 
-    records = _records(index, task)
-    for inputs, _ in records.map(_NO_CONVERSION(parse), 4).batch(1, drop_remainder=True).prefetch(4):
+    records = usual_records(index, task)
+    for inputs, _ in records.map(unconverted(parse), 4).batch(1, drop_remainder=True).prefetch(4):
         yield int(inputs.shape[0])
 
 
@@ -74,6 +74,17 @@ def plain_reads(index: Index, threads: int) -> Iterator[int]:
 
 
 def images_as_usual(index: Index, task: Task) -> Iterator[int]:
+    for inputs, _ in usual_images(index, task, _cropped_and_scaled):
+        yield int(inputs.shape[0])
+
+
+def _cropped_and_scaled(encoded: Any, window: Any) -> Any:
+    crop = tf.io.decode_and_crop_jpeg(encoded, window, 3)
+    return tf.cast(tf.image.resize(tf.image.random_flip_left_right(crop), (SIDE, SIDE)), tf.uint8)
+
+
+def usual_images(index: Index, task: Task, make: Callable[[Any, Any], Any], parallel: int = 48) -> tf.data.Dataset:
+    """(images, labels) of a conventional pipeline, endlessly; `make` gets an encoded image and its crop."""
     sides = ("ymin", "xmin", "ymax", "xmax")
     features: Dict[str, Any] = {
         "image/encoded": tf.io.FixedLenFeature([], tf.string),
@@ -94,14 +105,12 @@ def images_as_usual(index: Index, task: Task) -> Iterator[int]:
             max_attempts=100,
             use_image_if_no_bounding_boxes=True,
         )
-        crop = tf.io.decode_and_crop_jpeg(encoded, tf.concat([begin[:2], size[:2]], 0), 3)
-        image = tf.image.resize(tf.image.random_flip_left_right(crop), (SIDE, SIDE))
-        return tf.cast(image, tf.uint8), tf.cast(example["image/class/label"], tf.int32) - 1
+        image = make(encoded, tf.concat([begin[:2], size[:2]], 0))
+        return image, tf.cast(example["image/class/label"], tf.int32) - 1
 
-    records = _records(index, task)
-    images = records.map(_NO_CONVERSION(parse), 48).batch(MICRO_SIZES["imagenet"], drop_remainder=True)
-    for inputs, _ in images.prefetch(4):
-        yield int(inputs.shape[0])
+    records = usual_records(index, task)
+    images = records.map(unconverted(parse), parallel).batch(MICRO_SIZES["imagenet"], drop_remainder=True)
+    return images.prefetch(4)
 
 
 def decoding_alone(source: ImagenetRecords, threads: int) -> Iterator[int]:

@@ -168,12 +168,23 @@ def bench(as_json: bool, **options: Any) -> None:
     if as_json:
         print_json(result)
         return
-    head = ("pipeline", "samples/s", "MB/s", "per core", "first batch s", "memory MB")
-    names = ("samples_per_s", "mb_per_s", "per_core", "first_batch_s", "memory_mb")
-    rows = [(str(row["pipeline"]), *(_number(row[name]) for name in names)) for row in result["rows"]]
+    head = ("pipeline", "samples/s", "+-", "CPU ms/sample", "+-", "MB/s", "per core", "first batch s", "memory MB")
+    rows = [
+        (
+            *(row["pipeline"], _number(row["samples_per_s"]), _apart(row["spreads"]["samples_per_s"])),
+            *(_number(row["processor_ms"]), _apart(row["spreads"]["processor_ms"])),
+            *(_number(row[name]) for name in ("mb_per_s", "per_core", "first_batch_s", "memory_mb")),
+        )
+        for row in result["rows"]
+    ]
     click.echo(table([head, *rows]))
     for name, ratio in result["ratios"].items():
-        click.echo(f"{name}: {ratio:.2f}")
+        click.echo(f"{name}: {ratio:.2f} {_apart(result['ratio_spreads'][name])}")
+
+
+def _apart(spread: float) -> str:
+    """Half of the distance between the largest and the smallest of the rounds, as a part of their median."""
+    return f"+-{50 * spread:.0f}%"
 
 
 def _number(value: Optional[float]) -> str:

@@ -485,7 +485,7 @@ for name in ("cv2", "simplejpeg"):
 def picture(place: Path, data: bytes) -> None:
     write_records(place / "train-00000-of-00001", [PICTURE, data])
     records = ImagenetRecords(place, "train", seed=0, augment=True, threads=1, side=8)
-    records._make_images(np.array(0), records.planner.plan(np.array([0]), np.arange(2)[None])[0])
+    records.make_images(np.array(0), records.planner.plan(np.array([0]), np.arange(2)[None])[0])
 
 
 @parser("image header", harmed([JPEG, PNG]), NotAnImage)

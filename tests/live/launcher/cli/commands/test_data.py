@@ -244,14 +244,16 @@ def test_build(task: Any, ipulaunch: Run) -> None:
 
 def test_bench_is_a_table_and_ratios(task: Any, ipulaunch: Run) -> None:
     row = {"samples_per_s": 186.4, "mb_per_s": 3.127, "per_core": 93.2, "first_batch_s": 0.5, "memory_mb": None}
-    seen = task({"event": "result", "rows": [{"pipeline": "ours", **row}], "ratios": {"ours / usual": 10.234}})
+    row = {**row, "processor_ms": 5.4, "spreads": {"samples_per_s": 0.4, "processor_ms": 0.08}}
+    ratios = {"ratios": {"ours / usual": 10.234}, "ratio_spreads": {"ours / usual": 0.1}}
+    seen = task({"event": "result", "rows": [{"pipeline": "ours", **row}], **ratios})
     code, out, _ = ipulaunch("data", "bench", "cosmoflow", "--seconds", "2")
     assert (code, out.splitlines()) == (
         0,
         [
-            "pipeline  samples/s  MB/s  per core  first batch s  memory MB",
-            "ours      186        3.13  93.2      0.5            -",
-            "ours / usual: 10.23",
+            "pipeline  samples/s  +-     CPU ms/sample  +-    MB/s  per core  first batch s  memory MB",
+            "ours      186        +-20%  5.4            +-4%  3.13  93.2      0.5            -",
+            "ours / usual: 10.23 +-5%",
         ],
     )
     assert seen()["options"] == {"workload": "cosmoflow", "data_dir": None, "instances": 1, "seconds": 2.0}
