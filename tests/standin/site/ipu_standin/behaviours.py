@@ -128,5 +128,6 @@ def _normalise_image(image: Any, offsets: Any, scales: Any, scale: float, name: 
     if image.shape[-1] != 3:
         raise ValueError(f"normalise_image() takes 3 colours, not {image.shape[-1]}")
     made = tf.float16 if image.dtype == tf.uint8 else image.dtype
-    values = (tf.cast(image, tf.float32) * scale - tf.constant(offsets)) * tf.constant(scales)
+    offset, factor = (tf.cast(tf.constant(values, made), tf.float32) for values in (offsets, scales))
+    values = (tf.cast(image, tf.float32) * scale - offset) * factor
     return tf.cast(tf.concat([values, tf.zeros_like(values[..., :1])], axis=-1), made)

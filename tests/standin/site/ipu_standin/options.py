@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ipu_standin import pipelining
 from ipu_standin.sdk import Sdk
@@ -18,6 +18,7 @@ class Options:
     def __init__(self) -> None:
         self.accumulation: Optional[int] = None
         self.accumulation_method = "SUM"
+        self.accumulator: Mapping[str, Any] = {}  # what the accumulating optimizer is given
         self.metric_method = "NONE"
         self.steps_per_execution = 1
         self.is_compiled = False
@@ -76,7 +77,7 @@ def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., A
         unknown = set(more) - set(sdk.table.classes[_ACCUMULATOR].parameters)
         if unknown or {"opt", "num_mini_batches"} & set(more):
             raise TypeError(f"options of the accumulating optimizer: {sorted(more)}")
-        options.accumulation = _positive(steps)
+        options.accumulation, options.accumulator = _positive(steps), more
         options.accumulation_method = _member(method, sdk.enums[_ACCUMULATION])
 
     def divide(steps: Any, mapping: Any, accumulate_outfeed: Any, method: Any, **more: Any) -> None:

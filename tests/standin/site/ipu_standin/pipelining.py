@@ -69,6 +69,13 @@ def check_switches(keywords: Mapping[str, Any]) -> None:
             raise TypeError(f"{name} is a bool, not {type(value).__name__}")
 
 
+def check_sharding(keywords: Mapping[str, Any]) -> None:
+    """A state that replicas share must not be told to stay on the IPU; left to the SDK, it may."""
+    stays = keywords.get("offload_weight_update_variables") is False
+    if keywords.get("replicated_optimizer_state_sharding") and stays:
+        raise ValueError("replicated_optimizer_state_sharding needs offload_weight_update_variables")
+
+
 def nodes_in_order(model: Any) -> List[Any]:
     """The calls of layers in the order in which they run, input layers apart."""
     depths = sorted(model._nodes_by_depth, reverse=True)
@@ -177,9 +184,7 @@ class Pipeline:
             self._check_stage_options("backward_propagation_stages_poplar_options", stages)
             if not isinstance(self.keywords.get("weight_update_poplar_options"), (StageOptions, type(None))):
                 raise TypeError("weight_update_poplar_options is a PipelineStageOptions")
-            shards = self.keywords.get("replicated_optimizer_state_sharding", False)
-            if shards is not False and self.keywords.get("offload_weight_update_variables", False) is False:
-                raise ValueError("replicated_optimizer_state_sharding needs offload_weight_update_variables")
+            check_sharding(self.keywords)
         self._check_compiled(mapping, count, is_training, io_tiles)
 
     def _check_names(self) -> None:

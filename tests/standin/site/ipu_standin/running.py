@@ -11,7 +11,7 @@ import tensorflow as tf
 from ipu_standin.feeds import Feed
 from ipu_standin.loss_scaling import is_als
 from ipu_standin.options import Options
-from ipu_standin.pipelining import check_scaled_gradients
+from ipu_standin.pipelining import check_scaled_gradients, check_sharding
 from ipu_standin.sdk import Sdk
 from ipu_standin.strategies import component
 
@@ -70,6 +70,8 @@ def fit(
         options.scales_each = _scales_each(sdk, model, options)
         for epoch in feed.epochs(epochs):
             _check_model(model, options, "train")
+            if not options.stages and options.steps_per_update > 1:
+                check_sharding(options.accumulator)
             _check_rounding(sdk, model, options, feed.replicas)
             watchers.on_epoch_begin(epoch)
             scaling = model.optimizer.state() if options.scales_each else []

@@ -57,6 +57,17 @@ def accumulated(steps: Any, **more: Any) -> Any:
     return model
 
 
+def sharded() -> Any:
+    """A model whose replicas would share a state that stays on the IPU."""
+    model = scoped_model(steps_per_execution=2)
+    model.set_gradient_accumulation_options(
+        gradient_accumulation_steps_per_replica=2,
+        offload_weight_update_variables=False,
+        replicated_optimizer_state_sharding=True,
+    )
+    return model
+
+
 class Shortcut(tf.keras.Model):  # type: ignore[misc]
     """A model with a step of its own."""
 
@@ -277,6 +288,7 @@ MISTAKES = [
     ("3.4", "unknown reduction", lambda: accumulated(1, gradient_accumulation_reduction_method="MAX"), ValueError),
     ("3.4", "unknown accumulation option", lambda: accumulated(1, offload=True), TypeError),
     ("3.4", "accumulation is a number", lambda: accumulated("2"), ValueError),
+    ("3.4", "sharded on the IPU", lambda: sharded().fit(data(2), verbose=0), ValueError),
     ("3.4", "accumulation divides", lambda: accumulated(2).fit(data(3), verbose=0), RuntimeError),
     ("3.4", "executions divide", lambda: scoped_model(steps_per_execution=2).fit(data(3), verbose=0), ValueError),
     ("3.4", "no 16-bit feeds", lambda: scoped_model().fit(data(1, np.int16), verbose=0), TypeError),
@@ -474,6 +486,19 @@ def test_a_batch_norm_without_a_mean_takes_the_type_of_its_input(bits: str, stan
     assert norm(images, ones, ones, none, none)[1].dtype == tf.float32
     half = [tf.cast(value, tf.float16) for value in (ones, ones, none, none)]
     assert norm(images, *half)[1].dtype == tf.float16
+
+
+@pytest.mark.parametrize(("kind", "made"), [("uint8", "float16"), ("float16", "float16"), ("float32", "float32")])
+def test_a_fused_normalisation_rounds_its_constants(kind: str, made: str, standin: Install) -> None:
+    standin("3.4")
+    normalise = module("tensorflow.python.ipu.ops.image_ops").normalise_image
+    pixels = tf.cast([[[[200, 100, 0]]]], kind)
+    found = normalise(pixels, channel_offsets=[0.1, 0.0, 0.0], channel_scales=[1.0, 1 / 3, 1.0], scale=0.5)
+    offset, third = np.array([0.1, 1 / 3], made).astype(np.float32)
+    expected = (np.float32([100, 50, 0, 0]) - np.float32([offset, 0, 0, 0])) * np.float32([1, third, 1, 0])
+    assert (found.dtype.name, found.numpy().flatten().tolist()) == (made, expected.astype(made).tolist())
+    with pytest.raises(TypeError, match="takes no int32"):
+        normalise(tf.cast(pixels, tf.int32), [0.0] * 3, [1.0] * 3)
 
 
 @pytest.mark.parametrize("bits", ["float16", "mixed_float16"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 import pytest
@@ -124,7 +124,9 @@ MISTAKES: Dict[str, Any] = {
     "options that are options": (lambda: fit(forward_propagation_stages_poplar_options=[{}, {}]), TypeError),
     "options backward": (lambda: fit(backward_propagation_stages_poplar_options=stage_options(1)), ValueError),
     "options of the update": (lambda: fit(weight_update_poplar_options={}), TypeError),
-    "sharded but not offloaded": (lambda: fit(replicated_optimizer_state_sharding=True), ValueError),
+    "sharded but not offloaded": (
+        lambda: fit(replicated_optimizer_state_sharding=True, offload_weight_update_variables=False), ValueError,
+    ),
 }  # fmt: skip
 
 
@@ -133,6 +135,12 @@ def test_the_operation_refuses(act: Callable[[], Any], error: Any, standin: Inst
     standin("3.4")
     with pytest.raises(error):
         act()
+
+
+@pytest.mark.parametrize("offloaded", [None, True])
+def test_a_sharded_state_is_offloaded_or_left_to_the_sdk(offloaded: Optional[bool], standin: Install) -> None:
+    standin("3.4")
+    fit(replicated_optimizer_state_sharding=True, offload_weight_update_variables=offloaded)
 
 
 IN_ORDER: Dict[str, Any] = {
