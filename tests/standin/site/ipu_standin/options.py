@@ -48,13 +48,16 @@ class Options:
             raise ValueError("a pipelined model is trained after set_pipelining_options() with its accumulation only")
         return self.pipeline_accumulation
 
-    def check_run(self, sdk: Sdk, steps_per_execution: int, is_training: bool) -> None:
-        """What the SDK demands before it runs a model."""
-        if is_training and steps_per_execution % self.steps_per_update:
+    def check_accumulation(self, steps_per_execution: int) -> None:
+        """What the SDK demands of the executions of a training, before it looks at the model."""
+        if steps_per_execution % self.steps_per_update:
             raise RuntimeError(
                 f"steps_per_execution {steps_per_execution} is not divisible by"
                 f" gradient_accumulation_steps_per_replica {self.steps_per_update}"
             )
+
+    def check_pipeline(self, sdk: Sdk, steps_per_execution: int, is_training: bool) -> None:
+        """What the SDK demands of a pipeline, when it makes the function of a device call."""
         if self.stages:
             missing = pipelining.missing_stages(self.assignment)
             if missing:

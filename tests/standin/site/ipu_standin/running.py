@@ -61,7 +61,7 @@ def fit(
     with model.distribute_strategy.scope():
         feed = Feed(x, model.inputs)
         feed.divide(_replicas(sdk, options), steps_per_epoch, options.steps_per_execution, epochs)
-        options.check_run(sdk, feed.steps_per_execution, is_training=True)
+        options.check_accumulation(feed.steps_per_execution)
         watchers = tf.keras.callbacks.CallbackList(
             callbacks, add_history=True, model=model, verbose=verbose, epochs=epochs, steps=feed.steps
         )
@@ -70,6 +70,7 @@ def fit(
         options.scales_each = _scales_each(sdk, model, options)
         for epoch in feed.epochs(epochs):
             _check_model(model, options, "train")
+            options.check_pipeline(sdk, feed.steps_per_execution, is_training=True)
             if not options.stages and options.steps_per_update > 1:
                 check_sharding(options.accumulator)
             _check_rounding(sdk, model, options, feed.replicas)
@@ -247,7 +248,7 @@ def predict(sdk: Sdk, model: Any, options: Options, x: Any, verbose: Any = 0, st
         rows = []
         for _ in feed.epochs(1):
             _check_model(model, options, "predict")
-            options.check_run(sdk, feed.steps_per_execution, is_training=False)
+            options.check_pipeline(sdk, feed.steps_per_execution, is_training=False)
             for _ in range(feed.steps * feed.replicas):
                 (inputs,) = feed.next()
                 rows.append(model.distribute_strategy.run(options.predict_step, args=(inputs,)).numpy())

@@ -369,6 +369,18 @@ ORDERED = [
         "not divisible",
     ),
     ("the types before the model", lambda: typed_shortcut(), TypeError, "the IPU has no int16"),
+    (
+        "the types before the pipeline",
+        lambda: pipelined(pipeline_schedule="Grouped").fit(data(4, np.int16), verbose=0),
+        TypeError,
+        "the IPU has no int16",
+    ),
+    (
+        "the model before the pipeline",
+        lambda: pipelined(kind=Calling, pipeline_schedule="Grouped").fit(data(4), verbose=0),
+        RuntimeError,
+        "call is overridden",
+    ),
 ]
 
 
