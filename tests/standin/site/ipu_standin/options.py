@@ -56,8 +56,8 @@ class Options:
                 f" gradient_accumulation_steps_per_replica {self.steps_per_update}"
             )
 
-    def check_pipeline(self, sdk: Sdk, steps_per_execution: int, is_training: bool) -> None:
-        """What the SDK demands of a pipeline, when it makes the function of a device call."""
+    def check_run(self, sdk: Sdk, steps_per_execution: int, is_training: bool) -> None:
+        """What the SDK demands of a pipeline when it makes a device call."""
         if self.stages:
             missing = pipelining.missing_stages(self.assignment)
             if missing:

@@ -70,7 +70,7 @@ def fit(
         options.scales_each = _scales_each(sdk, model, options)
         for epoch in feed.epochs(epochs):
             _check_model(model, options, "train")
-            options.check_pipeline(sdk, feed.steps_per_execution, is_training=True)
+            options.check_run(sdk, feed.steps_per_execution, is_training=True)
             if not options.stages and options.steps_per_update > 1:
                 check_sharding(options.accumulator)
             _check_rounding(sdk, model, options, feed.replicas)
@@ -248,7 +248,7 @@ def predict(sdk: Sdk, model: Any, options: Options, x: Any, verbose: Any = 0, st
         rows = []
         for _ in feed.epochs(1):
             _check_model(model, options, "predict")
-            options.check_pipeline(sdk, feed.steps_per_execution, is_training=False)
+            options.check_run(sdk, feed.steps_per_execution, is_training=False)
             for _ in range(feed.steps * feed.replicas):
                 (inputs,) = feed.next()
                 rows.append(model.distribute_strategy.run(options.predict_step, args=(inputs,)).numpy())
