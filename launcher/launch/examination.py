@@ -39,7 +39,10 @@ def examine(resolved: Resolved, plan: Plan, is_rehearsal: bool) -> Tuple[List[Fa
     if is_rehearsal and (settings.pipeline.schedule != "Grouped" or settings.pipeline.device_mapping):
         notes.append("a rehearsal runs stage after stage: the schedule and the device mapping count in the plan alone")
     if is_rehearsal and settings.training.precision != "32.32":
-        notes.append(f"precision {settings.training.precision} is slow on CPUs, which compute natively in 32 bits")
+        notes.append(
+            f"precision {settings.training.precision} is emulated on CPUs: convolutions and dense layers compute in 32"
+            " bits, and what they store is rounded to 16, gradients too"
+        )
     if settings.api != KERAS and settings.training.keep_checkpoints is not None:
         notes.append("an Estimator keeps only its newest checkpoints, not the one with the lowest loss")
     ipu_only = ", ".join(ipu_only_settings(resolved))

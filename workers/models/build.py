@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import tensorflow as tf
 
 from ipulaunch.topology.networks.network import Layer, Network, shapes
+from ipulaunch.workers.models.half import Conv2DIn32Bits, Conv3DIn32Bits, DenseIn32Bits
 from ipulaunch.workers.models.layers import CountsToDensity, Downsample, GroupNorm, Normalise, Scale
 
 Dropout = Callable[[float, str], Any]
@@ -17,21 +18,21 @@ _keras = tf.keras.layers
 _POLICIES = {"16.16": "float16", "16.32": "mixed_float16", "32.32": "float32"}
 
 
-def build_model(network: Network, dropout: Dropout, half_volume_pools: bool = True) -> tf.keras.Model:
+def build_model(network: Network, dropout: Dropout, native_half: bool = True) -> tf.keras.Model:
     """The network in the precision of the global Keras policy; `dropout(rate, name)` makes the backend's layers.
 
-    Without `half_volume_pools` volumes are pooled in 32 bits: on a CPU, TensorFlow 2.6 to 2.21 cannot in 16.
+    Without `native_half`, layers that a CPU computes slowly in 16 bits, or not at all, compute in 32 and store 16.
     """
     first = network.layers[0]
     inputs = tf.keras.Input(first.options["shape"], dtype=first.options["dtype"], name=first.name)
     outputs: Dict[str, Any] = {first.name: inputs}
-    for layer, made in make_layers(network, dropout, half_volume_pools):
+    for layer, made in make_layers(network, dropout, native_half):
         read = [outputs[source] for source in layer.inputs]
         outputs[layer.name] = made(read if len(read) > 1 else read[0])
     return tf.keras.Model(inputs, outputs[network.layers[-1].name], name=network.name)
 
 
-def make_layers(network: Network, dropout: Dropout, half_volume_pools: bool = True) -> Iterator[Tuple[Layer, Any]]:
+def make_layers(network: Network, dropout: Dropout, native_half: bool = True) -> Iterator[Tuple[Layer, Any]]:
     """The layers of the network behind its input, each with the Keras layer that does it."""
     found = shapes(network)
     for layer in network.layers[1:]:
@@ -39,7 +40,10 @@ def make_layers(network: Network, dropout: Dropout, half_volume_pools: bool = Tr
         if layer.kind == "dropout":
             yield layer, dropout(layer.options["rate"], layer.name)
         elif layer.kind in ("max_pool", "average_pool"):
-            yield layer, _pool(layer, sides, "float32" if sides == 3 and not half_volume_pools else None)
+            # On a CPU, TensorFlow 2.6 to 2.21 cannot pool volumes in 16 bits.
+            yield layer, _pool(layer, sides, "float32" if sides == 3 and not native_half else None)
+        elif layer.kind in _IN_32_BITS and not native_half and _computes_in_16_bits():
+            yield layer, _IN_32_BITS[layer.kind](layer, sides)
         else:
             yield layer, _LAYERS[layer.kind](layer, sides)
 
@@ -64,9 +68,9 @@ def stage_models(model: tf.keras.Model, ends: Sequence[str]) -> List[tf.keras.Mo
     return [*stages, tf.keras.Model(start, value, name=start.name)]
 
 
-def _conv(layer: Layer, sides: int) -> Any:
+def _conv(layer: Layer, kind: Any) -> Any:
     options = layer.options
-    return {2: _keras.Conv2D, 3: _keras.Conv3D}[sides](
+    return kind(
         options["filters"],
         options["window"],
         strides=options["strides"],
@@ -75,6 +79,14 @@ def _conv(layer: Layer, sides: int) -> Any:
         kernel_initializer=options["initializer"],
         name=layer.name,
     )
+
+
+def _dense(layer: Layer, kind: Any) -> Any:
+    return kind(layer.options["units"], activation=layer.options["activation"], name=layer.name)
+
+
+def _computes_in_16_bits() -> bool:
+    return str(tf.keras.mixed_precision.global_policy().compute_dtype) == "float16"
 
 
 def _pool(layer: Layer, sides: int, dtype: Optional[str]) -> Any:
@@ -101,7 +113,7 @@ def _activation(layer: Layer, sides: int) -> Any:
 _LAYERS: Dict[str, Callable[[Layer, int], Any]] = {
     "normalise": lambda layer, sides: Normalise(layer.options["mean"], layer.options["std"], layer.name),
     "density": lambda layer, sides: CountsToDensity(layer.options["how"], layer.name),
-    "conv": _conv,
+    "conv": lambda layer, sides: _conv(layer, {2: _keras.Conv2D, 3: _keras.Conv3D}[sides]),
     "pad": lambda layer, sides: {2: _keras.ZeroPadding2D, 3: _keras.ZeroPadding3D}[sides](
         layer.options["width"], name=layer.name
     ),
@@ -122,10 +134,14 @@ _LAYERS: Dict[str, Callable[[Layer, int], Any]] = {
     }[sides](name=layer.name),
     "add": lambda layer, sides: _keras.Add(name=layer.name),
     "flatten": lambda layer, sides: _keras.Flatten(name=layer.name),
-    "dense": lambda layer, sides: _keras.Dense(
-        layer.options["units"], activation=layer.options["activation"], name=layer.name
-    ),
+    "dense": lambda layer, sides: _dense(layer, _keras.Dense),
     "scale": lambda layer, sides: Scale(layer.options["factor"], layer.name),
+}
+
+# Those whose 16-bit kernels are two orders slower on CPUs than in 32 bits.
+_IN_32_BITS: Dict[str, Callable[[Layer, int], Any]] = {
+    "conv": lambda layer, sides: _conv(layer, {2: Conv2DIn32Bits, 3: Conv3DIn32Bits}[sides]),
+    "dense": lambda layer, sides: _dense(layer, DenseIn32Bits),
 }
 
 

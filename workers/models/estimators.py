@@ -24,7 +24,7 @@ def make_chain(
     dropout: Callable[[float, str], Any],
     measures: Sequence[Measure],
     *,
-    half_volume_pools: bool,
+    native_half: bool,
     is_training: bool,
 ) -> List[Stage]:
     """The stages. The first takes `inputs`, `targets` and `weights`, the others what the one before them returns.
@@ -33,7 +33,7 @@ def make_chain(
     """
     _refuse_statistics(network)
     parts: List[List[Made]] = [[]]
-    for layer, made in make_layers(network, dropout, half_volume_pools):
+    for layer, made in make_layers(network, dropout, native_half):
         if layer.name in splits:
             parts.append([])
         parts[-1].append((layer, made))

@@ -29,7 +29,7 @@ def export(
     with new_version(request.directory, request.version, report, adds=request.adds) as directory:
         seed_generators(settings.training.seed)
         with backend.scope(), precision(settings.training.precision):
-            model = build_model(network_of(settings), backend.dropout, half_volume_pools=on_ipus)
+            model = build_model(network_of(settings), backend.dropout, native_half=on_ipus)
         weights, warnings = load_weights(model, request.job, request.weights)
         backend.export(model, spec, directory, iterations)
         record = record_of(request, settings, taken, model.output.shape[-1], weights, iterations)

@@ -86,13 +86,11 @@ class TrainingState:
             weight.assign(np.asarray(value))
 
 
-def prepare_training(
-    backend: Backend[Any], events: HostEvents, *, half_volume_pools: bool
-) -> Tuple[Trained, TrainingState]:
+def prepare_training(backend: Backend[Any], events: HostEvents, *, native_half: bool) -> Tuple[Trained, TrainingState]:
     """The network of the settings, ready for fit() on a backend, and the state that fit() changes."""
     settings = backend.settings
     with backend.scope(), precision(settings.training.precision):
-        model = build_model(network_of(settings), backend.dropout, half_volume_pools=half_volume_pools)
+        model = build_model(network_of(settings), backend.dropout, native_half=native_half)
         optimizer = make_optimizer(settings, backend.batch, events.updates_per_epoch)
         trained: Trained = backend.prepare(model, optimizer, measures_of(settings), events)
     return trained, TrainingState(model, optimizer, trained.more)

@@ -30,7 +30,7 @@ class KerasTrainer(Trainer):
     def __init__(self, instance: Instance, events: HostEvents) -> None:
         super().__init__(instance, events)
         pools_in_half = not instance.job.is_rehearsal
-        self.trained, self.state = prepare_training(instance.backend, events, half_volume_pools=pools_in_half)
+        self.trained, self.state = prepare_training(instance.backend, events, native_half=pools_in_half)
         self.keeper: Optional[Keeper] = None  # of a training
 
     @property

@@ -52,7 +52,7 @@ class CpuEstimators(Estimators):
             settings.pipeline.splits,
             lambda rate, name: PositionedDropout(rate, name, position),
             self.measures,
-            half_volume_pools=False,
+            native_half=False,
             is_training=is_training,
         )
         # Makes the weights, which a loop cannot; nothing of it is ever run.

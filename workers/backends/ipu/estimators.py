@@ -76,7 +76,7 @@ class IpuEstimators(Estimators):
             self.settings.pipeline.splits,
             lambda rate, name: tf.keras.layers.Dropout(rate, name=name),
             self.measures,
-            half_volume_pools=True,
+            native_half=True,
             is_training=mode == tf.estimator.ModeKeys.TRAIN,
         )
         if network.layers[0].options["dtype"] == "int16":

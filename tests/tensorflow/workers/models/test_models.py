@@ -138,7 +138,7 @@ def test_blocks_that_add_to_their_input_give_it_back_before_training() -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_weights_learn_in_every_precision(name: str, policy: str) -> None:
     network = NETWORKS[name]
-    model = build_model(network, dropout, half_volume_pools=False)
+    model = build_model(network, dropout, native_half=False)
     with tf.GradientTape() as tape:
         outputs = model(samples(network), training=True)
         loss = tf.reduce_mean(tf.cast(outputs, tf.float32) ** 2)
@@ -154,7 +154,7 @@ def test_weights_learn_in_every_precision(name: str, policy: str) -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_stages_one_after_the_other_are_the_model(name: str, policy: str) -> None:
     network = NETWORKS[name]
-    model = build_model(network, dropout, half_volume_pools=False)
+    model = build_model(network, dropout, native_half=False)
     points = split_points(network)
     for splits in (points[:1], points) if policy == "float32" else (points[::3],):
         ends = stage_ends(network, splits)

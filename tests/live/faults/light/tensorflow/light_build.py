@@ -35,7 +35,7 @@ class Linear:
         return [each.sum(axis=0), upstream.sum(axis=0)]
 
 
-def build_model(network: Network, dropout: Any, half_volume_pools: Any = True) -> Linear:
+def build_model(network: Network, dropout: Any, native_half: Any = True) -> Linear:
     found = shapes(network)
     sizes = (int(np.prod(found[layer.name])) for layer in (network.layers[0], network.layers[-1]))
     return Linear(*sizes, name=network.name)
