@@ -16,7 +16,7 @@ from ipulaunch.launcher.engines.command import Command
 # Poplar then logs when it compiles; a variable that is set, or that the entry sets, wins.
 _LOGGING = {"POPLAR_LOG_LEVEL": "INFO", "POPART_LOG_LEVEL": "INFO", "TF_CPP_VMODULE": "poplar_compiler=1"}
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_VARIABLE = re.compile(r"\$([A-Za-z_]\w*|\{[^}]*\})", re.ASCII)
+_VARIABLE = re.compile(r"\$(\$(?=[A-Za-z_{])|[A-Za-z_]\w*|\{[^}]*\})", re.ASCII)  # $$NAME stands for $NAME
 _SHELL_ONLY = re.compile(r"&&|\|\|?|&|\d?>.*|<.*|[^'\"]*;")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _LONGEST_NAME = 120  # characters of a directory; what is cut off gets a number
@@ -87,10 +87,10 @@ def command_of(variant: Variant, environ: Mapping[str, str]) -> Command:
     if not words:
         raise wrong("the cmd is empty")
     env = {**{name: value for name, value in _LOGGING.items() if name not in environ}, **benchmark.env}
-    known = {**environ, **env}
+    known = {**environ, **env, "$": "$"}
     missing = [name for word in words for name in _names(word) if name not in known]
     if missing:
-        hint = nearest(missing[0], known) or f"export {missing[0]}=..., or write it under env"
+        hint = nearest(missing[0], known) or f"export {missing[0]}=..., or write it under env; $$ stands for $"
         raise wrong(f"the cmd needs {', '.join(f'${name}' for name in dict.fromkeys(missing))}, not set here", hint)
     expanded = [_VARIABLE.sub(lambda found: known[_bare(found[1])], word) for word in words]
     return Command((*_program(expanded[0]), *expanded[1:]), env)

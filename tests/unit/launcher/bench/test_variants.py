@@ -43,6 +43,7 @@ def test_variants_are_named_by_their_parameters_in_the_order_of_the_alphabet() -
         ("a $N$N ${{N}}", ["a", "33", "3"]),
         ("a ${n}", ["a", "$8"]),  # a parameter comes first, as published
         ("a $ $$ 5$", ["a", "$", "$$", "5$"]),
+        ("bash -c 'echo $$i $${{N}} $$'", ["bash", "-c", "echo $i ${N} $$"]),  # for a shell inside
         ("a wiki_1[0-1]*.rec ~", ["a", "wiki_1[0-1]*.rec", "~"]),  # no shell: neither wildcards nor home
         ("grep '|' 'a;' \"x > y\" 'b'", ["grep", "|", "a;", "x > y", "b"]),
         ("a --wandb --n 1 --wandb-name x y", ["a", "--n", "1", "y"]),
