@@ -41,6 +41,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What ipulaunch remembers for its user must not be that of the user who runs the tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def replica_slice() -> Callable[[int, int, int, Batch], slice]:
     """The invariant in plain arithmetic: where a replica's samples of an accumulation step are in the epoch's order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
@@ -16,11 +17,26 @@ from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_
 
 Decorator = Callable[[Any], Any]
 
+
+def offers(name: str) -> Callable[[click.Context, click.Parameter, str], List[str]]:
+    """What offers a shell the values of that name in completion.py, which nothing else loads."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[str]:
+        completion = importlib.import_module("ipulaunch.launcher.cli.completion")
+        values: List[str] = getattr(completion, name)(ctx, param, incomplete)
+        return values
+
+    return complete
+
+
 PATH = click.Path(path_type=Path, readable=False)  # our own errors say whether it can be read
 
 _WHERE: List[Decorator] = [
     click.option(
-        "--pod", metavar="SIZE|NAME", help="The POD: 4, 8, 16, 32, 64, 128, 256, or a name such as bow-pod64."
+        "--pod",
+        metavar="SIZE|NAME",
+        help="The POD: 4, 8, 16, 32, 64, 128, 256, or a name such as bow-pod64.",
+        shell_complete=offers("pods"),
     ),
     click.option(
         "--ipus", type=click.IntRange(1), help="Number of IPUs to use: part of the POD, or a system that is not a POD."

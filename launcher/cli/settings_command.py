@@ -11,6 +11,7 @@ from ipulaunch.configs.settings.kinds import Kind
 from ipulaunch.configs.settings.schema import Leaf, leaves, plain_value, value_of
 from ipulaunch.configs.settings.workloads import SUMMARIES, resolve, schema_of
 from ipulaunch.configs.text import YES_NO
+from ipulaunch.launcher.cli.options import offers
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -47,6 +48,8 @@ def setting_option(leaf: Leaf, *also: str) -> Callable[[Any], Any]:
     kwargs: Dict[str, Any] = {"default": None, "help": leaf.about.help[:1].upper() + leaf.about.help[1:] + "."}
     if kind.is_list:
         kwargs.update(multiple=True, metavar="NAME" if kind.item is str else "NUMBER")
+        if leaf.key == "pipeline.splits":
+            kwargs["shell_complete"] = offers("layers")
     elif kind.item is not bool:
         choices = leaf.about.choices
         metavar = f"[{'|'.join(choices)}]" if choices else _METAVARS[kind.item]

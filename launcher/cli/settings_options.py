@@ -12,7 +12,7 @@ from ipulaunch.configs.settings.published_options import MAPPINGS, holds_several
 from ipulaunch.configs.settings.schema import leaves, relative_paths, with_whole_paths
 from ipulaunch.configs.settings.tree import Tree, assign, assignment, flat, merge
 from ipulaunch.configs.settings.workloads import WORKLOADS, Resolved, over, presets, resolve, schema_of
-from ipulaunch.launcher.cli.options import PATH, SEEN_FROM_HERE, WHOLE_PATH, Decorator, decorate
+from ipulaunch.launcher.cli.options import PATH, SEEN_FROM_HERE, WHOLE_PATH, Decorator, decorate, offers
 from ipulaunch.launcher.cli.settings_command import EMPTY, SettingsCommand, setting_option
 
 _FROM: List[Decorator] = [
@@ -28,6 +28,7 @@ _FROM: List[Decorator] = [
         multiple=True,
         metavar="KEY=VALUE",
         help="Change any setting, e.g. data.n_train=64; may be repeated.",
+        shell_complete=offers("setting_keys"),
     ),
 ]
 
@@ -121,7 +122,12 @@ def settings_options(workload: str) -> Decorator:
 def _config_option(workload: str) -> Decorator:
     known = ", ".join(presets(workload))
     which = f": {known}" if known else f"; there are none for {workload}"
-    return click.option("--config", metavar="NAME", help=f"Start from a published configuration{which}.")
+    return click.option(
+        "--config",
+        metavar="NAME",
+        help=f"Start from a published configuration{which}.",
+        shell_complete=offers("presets_of_workload"),
+    )
 
 
 def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool, elsewhere: bool = False) -> Resolved:

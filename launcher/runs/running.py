@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ipulaunch.configs.runs.directory import RunDirectory, writable
 from ipulaunch.launcher.launch.launch import Launch
+from ipulaunch.launcher.launch.remembered import remember
 from ipulaunch.launcher.runs.attending import attend
 from ipulaunch.launcher.runs.other_hosts import require_other_hosts
 from ipulaunch.launcher.runs.run_files import make_run, write_decided
@@ -23,6 +24,8 @@ def run_launch(launch: Launch, path: Path, display: Display, *, is_made: bool = 
     with StopSignals() as signals:
         launch = require_other_hosts(launch, path, signals)
         run = make_run(launch, path, is_made)
+        if not is_made:  # it lies where the user wants it
+            remember(run.path)
         with claim(run):
             record.renew(run.path.parent, os.environ)
             return attend(launch, run, display, signals)

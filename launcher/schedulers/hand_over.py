@@ -8,6 +8,7 @@ from ipulaunch.configs.errors import IpulaunchError, JobError, UsageError
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
 from ipulaunch.configs.runs.job import to_yaml
 from ipulaunch.configs.text import utc
+from ipulaunch.launcher.launch.remembered import remember
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.record import Submitted
 from ipulaunch.launcher.schedulers.scheduler import scheduler_of
@@ -51,4 +52,6 @@ def hand_over(submission: Submission, *, is_made: bool = False) -> Submitted:
         raise JobError(
             f"{job.scheduler} has the job as {job.id}, which cannot be recorded: {error.strerror}"
         ) from error
+    if not is_made:  # it lies where the user wants it
+        remember(submission.path)
     return job

@@ -13,15 +13,16 @@ import click
 from ipulaunch.configs.errors import JobError, NotReadyError, UsageError
 from ipulaunch.configs.runs.directory import RunDirectory, records_of
 from ipulaunch.configs.text import utc
-from ipulaunch.launcher.cli.commands.status import runs_dir
-from ipulaunch.launcher.runs.states import find_run, how_to_end, statuses
+from ipulaunch.launcher.cli.commands.status import run_argument, runs_dir
+from ipulaunch.launcher.runs.finding import find_run
+from ipulaunch.launcher.runs.states import how_to_end, statuses
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.scheduler import ENDED, RUNNING, scheduler_of
 from ipulaunch.launcher.supervise.claim import Holder, holder_of
 
 
 @click.command("cancel")
-@click.argument("run")
+@run_argument
 @runs_dir
 def command(run: str, runs_dir: Path) -> None:
     """End RUN: cancel its job by the recorded id, or send SIGTERM to its launcher on this machine."""

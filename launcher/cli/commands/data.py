@@ -11,9 +11,9 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.directory import records_of
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.cli.commands.data_sets import build, json_option, make, number_option, print_json, size
-from ipulaunch.launcher.cli.commands.status import runs_dir
+from ipulaunch.launcher.cli.commands.status import run_argument, runs_dir
 from ipulaunch.launcher.cli.data_tasks import run_task
-from ipulaunch.launcher.runs.states import find_run
+from ipulaunch.launcher.runs.finding import find_run
 from ipulaunch.launcher.show.picture import table
 
 _MOST_DEFECTS = 50  # that are listed; --json has all
@@ -111,7 +111,7 @@ def _share(share: Optional[Mapping[str, Any]]) -> str:
 
 
 @command.command("audit", short_help="Check which samples a run has used.")
-@click.argument("run")
+@run_argument
 @runs_dir
 @json_option
 def audit(run: str, runs_dir: Path, as_json: bool) -> None:

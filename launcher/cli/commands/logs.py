@@ -11,9 +11,10 @@ import click
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.directory import records_of
-from ipulaunch.launcher.cli.commands.status import runs_dir
+from ipulaunch.launcher.cli.commands.status import run_argument, runs_dir
+from ipulaunch.launcher.runs.finding import find_run
 from ipulaunch.launcher.runs.run_state import plan_of
-from ipulaunch.launcher.runs.states import find_run, statuses
+from ipulaunch.launcher.runs.states import statuses
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.scheduler import ENDING, RUNNING, UNKNOWN, WAITING, scheduler_of
 from ipulaunch.launcher.schedulers.tools import show
@@ -94,7 +95,7 @@ STATE_INTERVAL_S = 5.0  # schedulers do not like to be asked often
 
 
 @click.command("logs")
-@click.argument("run")
+@run_argument
 @runs_dir
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new lines until the run has ended.")
 @click.option("--instance", type=click.IntRange(0), metavar="K", help="Show only this instance.")

@@ -8,7 +8,7 @@ from typing import Any, List
 import click
 
 from ipulaunch.configs.settings.workloads import WORKLOADS
-from ipulaunch.launcher.cli.commands.status import runs_dir
+from ipulaunch.launcher.cli.commands.status import run_argument, runs_dir
 from ipulaunch.launcher.cli.options import launch_options_from, resume_options, verbosity_from, with_help
 from ipulaunch.launcher.cli.settings_command import flags_of
 
@@ -30,7 +30,7 @@ class Resume(click.Command):
 
 
 @click.command("resume", cls=Resume)
-@click.argument("run")
+@run_argument
 @runs_dir
 @resume_options
 def command(run: str, runs_dir: Path, **values: Any) -> None:
@@ -40,8 +40,8 @@ def command(run: str, runs_dir: Path, **values: Any) -> None:
     from the beginning. With --hosts, --num-instances or another option that says where it runs, a new plan is made; the
     weight updates stay the same.
     """
+    from ipulaunch.launcher.runs.finding import find_run
     from ipulaunch.launcher.runs.resuming import resume
-    from ipulaunch.launcher.runs.states import find_run
     from ipulaunch.launcher.show.display import make_display
 
     num_instances, verbose = values.pop("num_instances"), verbosity_from(values) > 0

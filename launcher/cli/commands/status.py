@@ -11,11 +11,14 @@ import click
 
 from ipulaunch.configs.messages import note
 from ipulaunch.configs.runs.directory import RUNS
-from ipulaunch.launcher.runs.states import RunStatus, find_run, statuses
+from ipulaunch.launcher.cli.options import offers
+from ipulaunch.launcher.runs.finding import find_run
+from ipulaunch.launcher.runs.states import RunStatus, statuses
 from ipulaunch.launcher.schedulers.scheduler import CANCELLED, FAILED, STOPPED
 from ipulaunch.launcher.show.messages import show_messages
 from ipulaunch.launcher.show.picture import table
 
+run_argument = click.argument("run", shell_complete=offers("run_names"))
 runs_dir = click.option(
     "--runs-dir",
     type=click.Path(path_type=Path),
@@ -26,7 +29,7 @@ runs_dir = click.option(
 
 
 @click.command("status")
-@click.argument("run")
+@run_argument
 @runs_dir
 @click.option("--json", "as_json", is_flag=True, help="Print the status as JSON.")
 def command(run: str, runs_dir: Path, as_json: bool) -> None:

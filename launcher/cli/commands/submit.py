@@ -15,6 +15,7 @@ from ipulaunch.launcher.cli.options import (
     engine_from,
     launch_options,
     launch_options_from,
+    offers,
     verbosity_from,
     with_help,
 )
@@ -38,7 +39,7 @@ def _option(flag: str, help: str, **more: Any) -> Callable[[Any], Any]:
 _OPTIONS = [
     _option("--scheduler", "Scheduler of the cluster. Default: the site's.", type=click.Choice(SCHEDULERS)),
     _option("--site", "Settings that jobs on a cluster share: the name of a shipped site, or a YAML file.",
-            metavar="NAME|FILE"),
+            metavar="NAME|FILE", shell_complete=offers("sites")),
     _option("--account", "Account or project to charge."),
     _option("--partition", "Partition or queue to submit to."),
     _option("--time", "Time limit: minutes, HH:MM:SS or D-HH:MM:SS.", metavar="TIME"),

@@ -536,6 +536,15 @@ def test_threads_that_are_set_already_are_told(
         pytest.param("ipulaunch cosmoflow --poo", ["--pooling-type"], id="option"),
         pytest.param("ipulaunch cosmoflow --engine ", ["poprun", "openmpi", "direct"], id="choice"),
         pytest.param("ipulaunch nonsense --po", [], id="unknown-command"),
+        pytest.param("ipulaunch cosmoflow --pod bow-pod1", ["bow-pod16", "bow-pod128"], id="pod"),
+        pytest.param(
+            "ipulaunch imagenet --config resnet50_infer_bs1", [f"resnet50_infer_bs{n}" for n in (1, 16)], id="preset"
+        ),
+        pytest.param("ipulaunch submit cosmoflow --site e", ["epcc-eidf"], id="site"),
+        pytest.param("ipulaunch mnist --set data.n_", ["data.n_train=", "data.n_valid="], id="setting"),
+        pytest.param("ipulaunch mnist --model cifar_resnet8 --pipeline-splits fc_", ["fc_layer"], id="layer"),
+        pytest.param("ipulaunch mnist --model nonsense --pipeline-splits c", [], id="layer-of-no-network"),
+        pytest.param("ipulaunch status no-such-run", [], id="run"),
     ],
 )
 def test_completion(line: str, offered: List[str], ipulaunch: Run) -> None:
