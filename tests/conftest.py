@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import signal
 import tempfile
-from typing import Callable
+from typing import Callable, Iterator
 
 import pytest
 
@@ -42,9 +43,17 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def state_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
+def state_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """What ipulaunch remembers for its user must not be that of the user who runs the tests."""
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+    directory = str(tmp_path_factory.mktemp("state"))
+    os.environ["XDG_STATE_HOME"] = f"{directory}/shared"
+    return map(f"{directory}/{{}}".format, itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def state_directory(state_directories: Iterator[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor that of another test."""
+    monkeypatch.setenv("XDG_STATE_HOME", next(state_directories))
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from ipulaunch.configs.errors import IpulaunchError, UsageError
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
 from ipulaunch.configs.runs.last_records import Exited, path_of, to_text
 from ipulaunch.topology.planning import popdist
+from ipulaunch.workers import programs
 from ipulaunch.workers.lifecycle.binding import bind_share
 from ipulaunch.workers.lifecycle.lifetime import end_with_parent
 
@@ -35,6 +36,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # mpirun would keep instance 0 waiting for input that never comes
     os.environ.setdefault("OMP_NUM_THREADS", str(binding.cores))
+    # After all else, so that a PopDist of the user's own comes before ours.
+    path = [os.environ.get("PYTHONPATH", ""), str(Path(programs.__file__).parent)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     if run is None:
         _become(program)
     _end_as(_run_recorded(program, run, place.instance))

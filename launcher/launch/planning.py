@@ -90,15 +90,6 @@ def layout_of(options: LaunchOptions, engine: Engine, catalogue: Catalogue, name
     return hosts.reference("", catalogue.reference_host, "catalogue")
 
 
-def plan_program(
-    options: LaunchOptions, engine: Engine, launch: LaunchSettings, *, unnamed: UnnamedHosts = require_names
-) -> Solution:
-    """The plan of a user's own program."""
-    engine.require_programs()
-    origins = {} if launch.ipus_per_replica is None else {"launch.ipus_per_replica": "--ipus-per-replica"}
-    return plan_for(PROGRAM, options, engine, launch, Training(), origins, unnamed=unnamed)
-
-
 def plan_system(options: LaunchOptions, engine: Engine) -> Solution:
     """The plan of whatever may run on a system."""
     return plan_for("any workload", options, engine, LaunchSettings(), Training(), {})

@@ -210,7 +210,7 @@ ORDERS = {
         *("ending", "order", "parallel", "staging", "records", "sources", "stream", "reported", "tools", "__main__"),
     ),
     "workers": (
-        *("models", "backends", "lifecycle", "pasted_line", "startup", "arguments", "bound"),
+        *("models", "backends", "lifecycle", "pasted_line", "startup", "arguments", "programs", "bound"),
         *("instance", "feeds", "progress", "state", "trainers", "train", "validate", "run", "serving", "server"),
         *("__main__",),
     ),

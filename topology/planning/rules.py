@@ -223,7 +223,7 @@ def _r8(n: Numbers) -> Optional[Finding]:
 
 def _r10(n: Numbers) -> Optional[Finding]:
     limit = n.numa_nodes_per_host
-    if limit is None or n.io_bound or n.instances_per_host <= limit:
+    if limit is None or n.io_bound or n.is_rehearsal or n.instances_per_host <= limit:
         return None
     nodes = counted(limit, "NUMA node")
     message = f"{n.instances_per_host} instances per host for {nodes}: they will share memory controllers"

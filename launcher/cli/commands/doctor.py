@@ -29,7 +29,8 @@ from ipulaunch.launcher.cli.settings_options import settings_from, settings_opti
 from ipulaunch.launcher.doctor.report import print_diagnosis
 from ipulaunch.launcher.engines.registry import choose_engine
 from ipulaunch.launcher.launch.earlier_runs import with_resume
-from ipulaunch.launcher.launch.planning import PROGRAM, plan_program
+from ipulaunch.launcher.launch.planning import PROGRAM
+from ipulaunch.launcher.launch.program_planning import plan_program
 
 
 class Doctor(NearMissGroup):

@@ -115,7 +115,7 @@ def _with_options(command: Any) -> Any:
 @click.option("--micro-batch-size", type=click.IntRange(1), help="Samples of a batch. Default: as in the run.")
 def _export_run(micro_batch_size: Optional[int], **values: Any) -> None:
     """Export the model of a run for servers, with its settings and its newest checkpoint."""
-    from ipulaunch.launcher.runs.states import find_run
+    from ipulaunch.launcher.runs.finding import find_run
 
     output = {name: values.pop(name) for name in ("dry_run", "as_json")}
     engine = _engine(values["engine"], is_named=False)

@@ -19,7 +19,8 @@ from ipulaunch.launcher.cli.options import (
 )
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import choose_engine
-from ipulaunch.launcher.launch.planning import PROGRAM, hosts_of_pod, plan_program
+from ipulaunch.launcher.launch.planning import PROGRAM, hosts_of_pod
+from ipulaunch.launcher.launch.program_planning import plan_program
 from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.launcher.show.split_suggestion import COSTS, print_suggestion, refuse_splits_by
 

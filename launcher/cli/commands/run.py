@@ -18,7 +18,7 @@ from ipulaunch.launcher.cli.options import (
 from ipulaunch.launcher.cli.settings_command import ProgramCommand
 from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_program
-from ipulaunch.launcher.launch.planning import plan_program
+from ipulaunch.launcher.launch.program_planning import plan_program
 
 
 @click.command(

@@ -102,7 +102,7 @@ def _source(model: str, name: Optional[str]) -> ContextManager[Served]:
     path = Path(model)
     if path.is_dir() and not RunDirectory(path).plan.is_file():
         return contextlib.nullcontext(served_directory(path, name))
-    from ipulaunch.launcher.runs.states import find_run
+    from ipulaunch.launcher.runs.finding import find_run
 
     return exported([str(find_run(model, Path(RUNS)))], name)
 

@@ -53,3 +53,20 @@ def test_an_instance_that_fails_after_another_has_left_is_named(mpirun: str, ipu
     assert code == 7
     assert "localhost:1 failed first: it ended with exit code 1" in err
     assert "  | RuntimeError: the very reason" in err
+
+
+ASK_POPDIST = """
+import popdist, popdist.tensorflow
+popdist.init()
+print("place", popdist.getInstanceIndex(), popdist.getNumInstances(), popdist.getNumTotalReplicas(), flush=True)
+popdist.tensorflow.set_ipu_config(None)
+"""
+
+
+def test_a_rehearsed_program_can_ask_popdist_for_its_place(mpirun: str, ipulaunch: Run, tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text(ASK_POPDIST)
+    words = ("--pod", "4", "--num-instances", "2", "--engine", "openmpi", "--run-dir", "mine", "--allow-run-as-root")
+    code, out, err = ipulaunch("run", *words, "--", sys.executable, str(tmp_path / "f.py"))
+    assert code == 7
+    assert {line.partition("| ")[2] for line in out.splitlines() if "place" in line} == {"place 0 2 4", "place 1 2 4"}
+    assert "popdist.tensorflow.set_ipu_config() needs IPUs and the Poplar SDK, and this is a rehearsal" in err

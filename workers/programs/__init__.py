@@ -1,0 +1,1 @@
+"""What the programs of users find on their path in a rehearsal."""
