@@ -36,6 +36,7 @@ def run_instance(instance: Instance) -> Dict[str, Any]:
         history = History(instance.run, wandb.log) if instance.writes else None
         with data_errors(*sources.values()):
             summary = _train_and_validate(instance, sources, history)
+        summary["preparation"] = {split: source.preparation for split, source in sources.items() if source.preparation}
         summary.update(count_skipped_records(instance, *sources.values()))
         # Instance 0 alone knows the checkpoints, and clocks differ.
         text = instance.backend.collective.first(json.dumps(summary, indent=1))

@@ -75,6 +75,7 @@ def _announce(instance: Instance, source: Source, events: HostEvents, first_upda
             updates_per_call=events.updates_per_call,
             api=settings.api,
             batch=batch.formula,
+            preparation=source.preparation,
         )
     )
 

@@ -127,6 +127,7 @@ class Training(Event):
     updates_per_call: int = 0
     api: str = ""
     batch: str = ""
+    preparation: str = ""  # of a set that is not as published
 
     @property
     def total_updates(self) -> int:
@@ -136,7 +137,8 @@ class Training(Event):
     def text(self) -> str:
         left_out = f"; {counted(self.left_out, 'sample')} left out per epoch" if self.left_out else ""
         updates = counted(self.updates_per_epoch, "weight update")
-        return f"training: {counted(self.epochs, 'epoch')} of {updates}{left_out}"
+        prepared = f"; a prepared set: {self.preparation}" if self.preparation else ""
+        return f"training: {counted(self.epochs, 'epoch')} of {updates}{left_out}{prepared}"
 
 
 @dataclass(frozen=True)

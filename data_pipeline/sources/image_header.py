@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from ipulaunch.data_pipeline.records.pixels import FORMAT, NotPixels, is_pixels, pixels_of
+
 _JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
 _STARTS_OF_FRAME = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # these three are tables, not frames
 _SEQUENTIAL = (0xC0, 0xC1)  # frames coded with Huffman, 8 or 12 bits
@@ -22,7 +24,7 @@ class NotAnImage(ValueError):
 class ImageHeader(NamedTuple):
     """Format and size of an image."""
 
-    format: str  # "JPEG" or "PNG"
+    format: str  # "JPEG", "PNG" or "PPM", which is plain pixels
     height: int
     width: int
     channels: int  # 1 is grey, 3 colour, 4 CMYK in a JPEG
@@ -35,6 +37,12 @@ def read_header(data: bytes) -> ImageHeader:
             raise NotAnImage("a PNG without a header")
         width, height, _, colour = struct.unpack(">IIBB", data[16:26])
         return _sound(ImageHeader("PNG", height, width, _PNG_CHANNELS.get(colour, 0)))
+    if is_pixels(data):
+        try:
+            pixels = pixels_of(data)
+        except NotPixels as error:
+            raise NotAnImage(str(error)) from error
+        return _sound(ImageHeader(FORMAT, pixels.height, pixels.width, 3))
     if data[:2] != _JPEG:
         raise NotAnImage(f"neither a JPEG nor a PNG: it starts with {data[:4].hex() or 'nothing'}")
     height, width, channels = struct.unpack_from(">HHB", data, _frame(data) + 5)
@@ -68,6 +76,11 @@ def require_end(data: bytes) -> None:
     Some valid files have more data after the mark, so it may be anywhere after the header. It cannot occur in the
     coded pixels of a JPEG, and a small preview with its own end mark comes before the frame.
     """
+    if is_pixels(data):
+        expected = pixels_of(data).size
+        if len(data) != expected:
+            raise NotAnImage(f"a {FORMAT} of {len(data)} bytes, expected {expected}")
+        return
     is_png = data[:8] == _PNG
     if (data.find(_PNG_END, 33) if is_png else data.find(_JPEG_END, _frame(data))) < 0:
         raise NotAnImage(f"a {'PNG' if is_png else 'JPEG'} that was cut off: its end mark is missing")

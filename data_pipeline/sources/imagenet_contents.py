@@ -14,6 +14,7 @@ import numpy as np
 
 from ipulaunch.data_pipeline.records.example import NotAnExample, Span, features_by_parts
 from ipulaunch.data_pipeline.records.index import Contents
+from ipulaunch.data_pipeline.records.pixels import FORMAT, pixels_of
 from ipulaunch.data_pipeline.records.tfrecord import Collector, Read, Scan
 from ipulaunch.data_pipeline.sources.image_header import NotAnImage, ends_properly, height_place, read_header
 
@@ -32,7 +33,7 @@ _COLUMNS = {
     "image_labels": "i",
     "image_heights": "H",
     "image_widths": "H",  # 0: the record is odd
-    "image_height_places": "I",  # in the image, see image_header.height_place
+    "image_height_places": "I",  # in the image, see image_header.height_place; of plain pixels, where they begin
     "image_objects": "H",
 }
 
@@ -123,8 +124,8 @@ def _look(read: Read, size: int) -> Tuple[_Row, List[Tuple[float, ...]]]:
         elif span.kind == "floats":
             count = (span.stop - span.start) // 4
             columns[name] = struct.unpack(f"<{count}f", read(4 * count, span.start))
-    if header is None or header.format != "JPEG" or header.channels not in (1, 3):
-        raise NotAnImage("no JPEG in grey or colour")
+    if header is None or header.format not in ("JPEG", FORMAT) or header.channels not in (1, 3):
+        raise NotAnImage("no JPEG in grey or colour, and no plain pixels")
     boxes = list(zip(*(columns[name] for name in BOX))) if set(BOX) <= set(columns) else []
     if max(place.stop, abs(label)) > _MOST or len(boxes) > _MOST_OBJECTS:
         raise NotAnImage("more than the columns hold")
@@ -137,6 +138,8 @@ def _image_header(read: Read, span: Span) -> Tuple[Any, int]:
         data = read(min(size, part), span.start)
         try:
             header = read_header(data)
+            if header.format == FORMAT:
+                return header, _start_of_pixels(data, size)
             height_at = height_place(data) if header.format == "JPEG" else 0
             break
         except NotAnImage:
@@ -145,6 +148,13 @@ def _image_header(read: Read, span: Span) -> Tuple[Any, int]:
     if not ends_properly(read(2, span.stop - 2)):
         raise NotAnImage("an image that may have been cut off")
     return header, height_at
+
+
+def _start_of_pixels(data: bytes, size: int) -> int:
+    pixels = pixels_of(data)
+    if pixels.size != size:
+        raise NotAnImage(f"{size} bytes, expected {pixels.size}")
+    return pixels.start
 
 
 def varint(data: bytes) -> int:

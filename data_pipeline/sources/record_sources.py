@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence, Union
+from typing import Any, Callable, Dict, List, Sequence, Type, Union
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
 from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.data_pipeline.parallel import throttled
+from ipulaunch.data_pipeline.records.pixels import FORMAT as PIXELS
 from ipulaunch.data_pipeline.records.reader import UNPACKED_FILES
 from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
+from ipulaunch.data_pipeline.sources.pixel_records import PixelRecords, first_head
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.staging import stage
 from ipulaunch.topology.planning.plan import Plan
@@ -101,10 +103,19 @@ def _cosmoflow(job: Job, files: Dict[str, Files], threads: int, split: str, **mo
     return cosmoflow.CosmoflowRecords(data, split, files=files[split], threads=threads, **more)
 
 
+def image_records(data_dir: Path, split: str, *, files: Files, **more: Any) -> imagenet.ImagenetRecords:
+    """The source for the form of these files: encoded images, or plain pixels."""
+    head = first_head(files)
+    kind: Type[imagenet.ImagenetRecords] = PixelRecords if head.form == PIXELS else imagenet.ImagenetRecords
+    source = kind(data_dir, split, files=files, **more)
+    source.preparation = head.preparation
+    return source
+
+
 def _imagenet(job: Job, files: Dict[str, Files], threads: int, split: str, **more: Any) -> imagenet.ImagenetRecords:
     data = job.settings.data
     assert isinstance(data, ImageData)
-    return imagenet.ImagenetRecords(
+    return image_records(
         data.path, split, files=files[split], seed=job.settings.training.seed,
         augment=data.augment and split == "train", threads=threads, side=data.side, classes=data.classes,
         replaces_bad=data.bad_records == "skip", **more,

@@ -28,6 +28,7 @@ class Source(ABC):
     """A set of samples."""
 
     samples: int
+    preparation = ""  # of the set, if its samples are not as published
 
     def __init__(self) -> None:
         self.error: Optional[DataError] = None  # the first one; TensorFlow keeps only its text

@@ -12,6 +12,7 @@ from ipulaunch.configs.settings.cosmoflow import CosmoflowData
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
+from ipulaunch.data_pipeline.sources.record_sources import image_records
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.data_pipeline.tools import bench_references as references
@@ -46,7 +47,9 @@ def open_pipelines(task: Task) -> Tuple[Pipelines, float]:
             "limit": lambda: references.plain_reads(index, threads),
         }
     else:
-        images = imagenet.ImagenetRecords(directory, "train", seed=0, augment=True, threads=threads)
+        images = image_records(
+            directory, "train", files=imagenet.find_files(directory, "train"), seed=0, augment=True, threads=threads
+        )
         source, index = images, images.index
         others = {
             "reference": lambda: references.images_as_usual(index, task),

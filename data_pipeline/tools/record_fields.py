@@ -7,6 +7,7 @@ from typing import Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from ipulaunch.data_pipeline.records.example import NotAnExample, Span, find_features
+from ipulaunch.data_pipeline.records.pixels import FORMAT
 from ipulaunch.data_pipeline.sources.image_header import ImageHeader, NotAnImage, read_header, require_end
 
 CHANNELS, TARGETS, CLASSES = 4, 4, 1000
@@ -58,6 +59,7 @@ def _check_volume(data: bytes, features: Dict[str, Span]) -> Findings:
 def _check_image(data: bytes, features: Dict[str, Span]) -> Findings:
     problems: List[str] = []
     notes: List[str] = []
+    form = ""
     encoded = features.get("image/encoded")
     if encoded is None or encoded.kind != "bytes":
         problems.append(_instead("image/encoded", "bytes", encoded))
@@ -69,6 +71,7 @@ def _check_image(data: bytes, features: Dict[str, Span]) -> Findings:
         except NotAnImage as error:
             problems.append(f"image/encoded is {error}")
         else:
+            form = "plain pixels" if header.format == FORMAT else ""
             notes += _oddities(header)
             for name, expected in (("image/height", header.height), ("image/width", header.width)):
                 said = _ints(data, features[name]) if name in features else [expected]
@@ -82,7 +85,7 @@ def _check_image(data: bytes, features: Dict[str, Span]) -> Findings:
         if len(numbers) != 1 or not 1 <= numbers[0] <= CLASSES:
             problems.append(f"image/class/label is {numbers}, expected one number from 1 to {CLASSES}")
     problems += _check_boxes(data, features)
-    return Findings(tuple(problems), tuple(notes))
+    return Findings(tuple(problems), tuple(notes), form)
 
 
 def _oddities(header: ImageHeader) -> List[str]:

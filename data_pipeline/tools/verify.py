@@ -30,7 +30,7 @@ class Place(NamedTuple):
     offset: Optional[int] = None
 
 
-class _Checked(NamedTuple):
+class Checked(NamedTuple):
     """The findings for one file."""
 
     split: str
@@ -107,19 +107,20 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     }
 
 
-def _check_files(found: RecordSet, report: Report) -> Iterator[_Checked]:
+def _check_files(found: RecordSet, report: Report) -> Iterator[Checked]:
     progress = Progress(report, "files", len(found.files))
 
-    def check(item: Tuple[str, Path]) -> _Checked:
-        checked = _check_file(found.kind, *item, progress)
+    def check(item: Tuple[str, Path]) -> Checked:
+        checked = check_file(found.kind, *item, progress)
         progress.add()
         return checked
 
     return in_order(check, found.files, cores(), progress)
 
 
-def _check_file(kind: str, split: str, path: Path, progress: Progress) -> _Checked:
-    checked = _Checked(split, 0, 0, [], [], [])
+def check_file(kind: str, split: str, path: Path, progress: Progress) -> Checked:
+    """Read one file and check every record of it."""
+    checked = Checked(split, 0, 0, [], [], [])
     if path.exists() and not path.is_file():  # reading a pipe would wait for ever
         checked.defects.append((Place(str(path)), "it is not a file"))
         return checked

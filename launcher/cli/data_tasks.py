@@ -51,6 +51,8 @@ def follow(argv: Sequence[str], options: Mapping[str, Any], progress: PlainProgr
                 kind = event.pop("event", "")
                 if kind == "progress":
                     progress.show(event["what"], event["done"], event["total"])
+                elif kind == "note":
+                    progress.note(str(event["text"]))
                 elif kind == "defect":
                     defects.append(event)
                 elif kind == "making":
@@ -89,6 +91,11 @@ class PlainProgress:
     def __exit__(self, *error: object) -> None:
         pass
 
+    def note(self, text: str) -> None:
+        """A line by itself."""
+        self.stream.write(text + "\n")
+        self.stream.flush()
+
     def show(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
         self.has_shown = self.has_shown or now >= self.next_line
@@ -116,6 +123,9 @@ class BarProgress(PlainProgress):
 
     def __exit__(self, *error: object) -> None:
         self.bar.stop()
+
+    def note(self, text: str) -> None:
+        self.bar.console.print(text, markup=False, highlight=False)
 
     def show(self, what: str, done: int, total: int) -> None:
         if what not in self.tasks:

@@ -103,6 +103,13 @@ def build() -> None:
     "--longest-side", type=click.IntRange(1), help="Shrink images whose longest side has more pixels than this."
 )
 @click.option(
+    "--shorter-side",
+    type=click.IntRange(1),
+    help="Shrink images whose shorter side has more pixels than this; 256 suits crops of 224.",
+)
+@click.option("--quality", type=click.IntRange(1, 100), help="Of the JPEGs that --shorter-side makes. Default: 95.")
+@click.option("--pixels", is_flag=True, help="Store plain pixels, which need no decoding, instead of JPEGs.")
+@click.option(
     "--validation-labels", type=click.Path(), help="File with the class of each validation image, one per line."
 )
 @click.option("--workers", type=click.IntRange(1), help="Files to write at the same time. Default: one per core.")
@@ -116,7 +123,9 @@ def build_imagenet(as_json: bool, **options: Any) -> None:
     for split, count in result["images"].items():
         click.echo(f"{split}: {count} images in {counted(result['shards'][split], 'file')}")
     click.echo(f"{result['classes']} classes; {result['converted']} images converted, {result['kept']} files kept")
-    click.echo(f"in {result['out']}")
+    if result["preparation"]:
+        click.echo(f"prepared: {result['preparation']}")
+    click.echo(f"{size(result['bytes'])} in {result['out']}")
 
 
 def _print_made(result: Mapping[str, Any], as_json: bool) -> None:

@@ -84,6 +84,7 @@ def test_the_keys_of_a_line_are_those_of_earlier_versions() -> None:
         "updates_per_call": 8,
         "api": "keras",
         "batch": "4 = 1 x 4",
+        "preparation": "",
     }
 
 
@@ -93,6 +94,10 @@ def test_the_keys_of_a_line_are_those_of_earlier_versions() -> None:
         (EVERY[0], "instance 1 of 2 on left: process 7, CPUs 4-7, TensorFlow 2.6.3, Python 3.8.18"),
         (Training(35, 2, 8, 0, 3), "training: 2 epochs of 8 weight updates; 3 samples left out per epoch"),
         (Training(8, 1, 1, 0, 0), "training: 1 epoch of 1 weight update"),
+        (
+            Training(8, 1, 1, 0, 0, preparation="pixels"),
+            "training: 1 epoch of 1 weight update; a prepared set: pixels",
+        ),
         (Update(7, 10.5, {"loss": 0.5}), ""),
         (Staging(1, 2), ""),
         (Log(2, 10.5, 8, 0.5, {"loss": 0.25, "mae": 1}), "epoch 0.5/2: loss 0.25, mae 1"),

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[4]
 def benchmark(monkeypatch: pytest.MonkeyPatch) -> Dict[str, Any]:
     names = runpy.run_path(str(ROOT / "benchmarks" / "sets.py"))
     found: Dict[str, Any] = names["main"].__globals__
-    comparison = names["Comparison"]("cosmoflow", Path("a"), Path("b"), 3.0)
+    comparison = names["Comparison"]("cosmoflow", Path("a"), Path("a"), 3.0)
     monkeypatch.setitem(found, "KINDS", {"kind": lambda directory: iter([comparison])})
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")

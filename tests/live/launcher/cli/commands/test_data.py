@@ -232,14 +232,22 @@ def test_audit_of_a_run_that_was_submitted(task: Any, ipulaunch: Run, tmp_path: 
 
 def test_build(task: Any, ipulaunch: Run) -> None:
     counts = {"images": {"train": 12}, "shards": {"train": 1}, "classes": 3, "kept": 0, "converted": 2}
-    seen = task({"event": "result", "out": "o", **counts})
-    code, out, _ = ipulaunch("data", "build", "imagenet", "--raw", "r", "--out", "o", "--shards", "1")
-    assert (code, out.splitlines()[:2]) == (
+    result = {"event": "result", "out": "o", **counts, "bytes": 2_400_000, "preparation": "pixels"}
+    seen = task({"event": "note", "text": "12 images: about 2 GB"}, result)
+    code, out, err = ipulaunch("data", "build", "imagenet", "--raw", "r", "--out", "o", "--shards", "1", "--pixels")
+    assert (code, out.splitlines(), err) == (
         0,
-        ["train: 12 images in 1 file", "3 classes; 2 images converted, 0 files kept"],
+        [
+            "train: 12 images in 1 file",
+            "3 classes; 2 images converted, 0 files kept",
+            "prepared: pixels",
+            "2.4 MB in o",
+        ],
+        "12 images: about 2 GB\n",
     )
-    unset = {"longest_side": None, "validation_labels": None, "workers": None}
-    assert seen() == {"task": "build_imagenet", "options": {"raw": "r", "out": "o", "shards": 1, **unset}}
+    unset = {"longest_side": None, "shorter_side": None, "quality": None, "validation_labels": None, "workers": None}
+    options = {"raw": "r", "out": "o", "shards": 1, "pixels": True, **unset}
+    assert seen() == {"task": "build_imagenet", "options": options}
 
 
 def test_bench_is_a_table_and_ratios(task: Any, ipulaunch: Run) -> None:
