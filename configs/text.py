@@ -40,14 +40,6 @@ def utc(seconds: Optional[float] = None) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def duration(seconds: float) -> str:
-    """A time to wait, for people."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def either(choices: Iterable[object]) -> str:
     """What there is to choose from: 1, 2 or 4."""
     *first, last = map(str, choices)

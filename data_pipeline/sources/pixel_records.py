@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any, List, NamedTuple, Sequence
+from typing import Any, List, NamedTuple, Sequence, Type
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,7 @@ from ipulaunch.configs.errors import DataError
 from ipulaunch.data_pipeline.records.example import NotAnExample, find_features
 from ipulaunch.data_pipeline.records.pixels import FORMAT
 from ipulaunch.data_pipeline.records.tfrecord import HEADER
-from ipulaunch.data_pipeline.sources.image_decoding import CHANNELS, SHORTER_SIDE, SIDE
+from ipulaunch.data_pipeline.sources.image_decoding import CHANNELS, SHORTER_SIDE, SIDE, opencv
 from ipulaunch.data_pipeline.sources.image_header import NotAnImage, require_end
 from ipulaunch.data_pipeline.sources.imagenet import ImagenetRecords
 from ipulaunch.data_pipeline.sources.imagenet_images import TrainingImages
@@ -28,6 +28,15 @@ class Head(NamedTuple):
 
     form: str = ""
     preparation: str = ""
+
+
+def image_records(data_dir: Path, split: str, *, files: Sequence[Path], **options: Any) -> ImagenetRecords:
+    """The source for the form of these files: encoded images, or plain pixels."""
+    head = first_head(files)
+    kind: Type[ImagenetRecords] = PixelRecords if head.form == FORMAT else ImagenetRecords
+    source = kind(data_dir, split, files=files, **options)
+    source.preparation = head.preparation
+    return source
 
 
 def first_head(files: Sequence[Path]) -> Head:
@@ -74,8 +83,9 @@ class PixelImages(TrainingImages):
     """Makes images of planned samples: with `augment`, of their windows; without, of their centres."""
 
     def __init__(self, samples: SampleReader, *, seed: int, side: int, augment: bool) -> None:
-        super().__init__(samples, seed=seed, side=side)
-        self.augment, self.side = augment, side
+        # Not those of encoded images: it needs no decoder, and OpenCV only to scale crops.
+        self.samples, self.seed, self.size = samples, seed, (side, side)
+        self.augment, self.side, self.opencv = augment, side, opencv() if augment else None
 
     def make(self, epoch: int, sample: PlannedSample, image: np.ndarray, workspace: Workspace) -> int:
         if self.samples.is_odd(sample):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence, Type, Union
+from typing import Any, Callable, Dict, List, Sequence, Union
 
 import numpy as np
 
@@ -14,10 +14,9 @@ from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
 from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.data_pipeline.parallel import throttled
-from ipulaunch.data_pipeline.records.pixels import FORMAT as PIXELS
 from ipulaunch.data_pipeline.records.reader import UNPACKED_FILES
 from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
-from ipulaunch.data_pipeline.sources.pixel_records import PixelRecords, first_head
+from ipulaunch.data_pipeline.sources.pixel_records import image_records
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.staging import stage
 from ipulaunch.topology.planning.plan import Plan
@@ -101,15 +100,6 @@ def _cosmoflow(job: Job, files: Dict[str, Files], threads: int, split: str, **mo
     data = job.settings.data
     assert isinstance(data, CosmoflowData)
     return cosmoflow.CosmoflowRecords(data, split, files=files[split], threads=threads, **more)
-
-
-def image_records(data_dir: Path, split: str, *, files: Files, **more: Any) -> imagenet.ImagenetRecords:
-    """The source for the form of these files: encoded images, or plain pixels."""
-    head = first_head(files)
-    kind: Type[imagenet.ImagenetRecords] = PixelRecords if head.form == PIXELS else imagenet.ImagenetRecords
-    source = kind(data_dir, split, files=files, **more)
-    source.preparation = head.preparation
-    return source
 
 
 def _imagenet(job: Job, files: Dict[str, Files], threads: int, split: str, **more: Any) -> imagenet.ImagenetRecords:

@@ -12,7 +12,7 @@ from ipulaunch.configs.settings.cosmoflow import CosmoflowData
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.records.index import open_index
 from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
-from ipulaunch.data_pipeline.sources.record_sources import image_records
+from ipulaunch.data_pipeline.sources.pixel_records import image_records
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
 from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.data_pipeline.tools import bench_references as references

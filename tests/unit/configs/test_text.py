@@ -4,7 +4,7 @@ from typing import List
 
 import pytest
 
-from ipulaunch.configs.text import counted, duration, either, some, utc
+from ipulaunch.configs.text import counted, either, some, utc
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 replicas"), (1, "1 replica"), (2, "2 replicas")])
@@ -29,11 +29,3 @@ def test_times_are_written_in_one_way() -> None:
 @pytest.mark.parametrize(("choices", "text"), [([4], "4"), ([2, 4], "2 or 4"), ([1, 2, 4], "1, 2 or 4")])
 def test_choices_are_listed(choices: List[int], text: str) -> None:
     assert either(choices) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.2, "0 s"), (89, "89 s"), (90, "2 min"), (5340, "89 min"), (5400, "1 h 30 min"), (86400, "24 h 0 min")],
-)
-def test_a_time_to_wait(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

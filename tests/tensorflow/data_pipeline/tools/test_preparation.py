@@ -13,8 +13,7 @@ import tensorflow as tf
 from ipulaunch.configs.errors import DataError, UsageError
 from ipulaunch.data_pipeline.order import Shuffle
 from ipulaunch.data_pipeline.sources.imagenet import find_files
-from ipulaunch.data_pipeline.sources.pixel_records import PixelRecords
-from ipulaunch.data_pipeline.sources.record_sources import image_records
+from ipulaunch.data_pipeline.sources.pixel_records import PixelRecords, image_records
 from ipulaunch.data_pipeline.sources.source import data_errors
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
 from ipulaunch.data_pipeline.tools import build_imagenet, verify
@@ -189,7 +188,10 @@ def spoilt(head: bytes, body: int = 12, label: int = 1) -> bytes:
         (spoilt(tf.io.encode_jpeg(np.zeros((2, 2, 3), np.uint8)).numpy(), 0), "is a JPEG, expected a PPM"),
         (spoilt(b"P6\n2 2\n255\n", label=0), "label 0, expected 1 to 1000"),
         (encode_example({"image/format": "PPM", "image/class/label": [1]}), "there is no feature image/encoded"),
-        (encode_example({"image/format": "PPM", "image/encoded": b"P6\n1 1\n255\nabc"}), "there is no feature image/class/label"),
+        (
+            encode_example({"image/format": "PPM", "image/encoded": b"P6\n1 1\n255\nabc"}),
+            "there is no feature image/class/label",
+        ),
         (b"\xff\xff\xff", "not a tf.train.Example"),
     ],
     ids=["short", "long", "huge", "no width", "16 bits", "a JPEG", "label", "no image", "no label", "no example"],
