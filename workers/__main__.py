@@ -12,7 +12,7 @@ from typing import NoReturn, Optional
 from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, StoppedError
 from ipulaunch.configs.runs.events import Started
 from ipulaunch.topology.planning.popdist import Place, read_place
-from ipulaunch.workers.arguments import job_of, read_arguments
+from ipulaunch.workers.arguments import job_of, read_arguments, require_same_job
 from ipulaunch.workers.lifecycle.heartbeat import show_life
 from ipulaunch.workers.lifecycle.lifetime import end_with_parent
 from ipulaunch.workers.lifecycle.records import UNEXPECTED, Records
@@ -29,6 +29,7 @@ def main() -> NoReturn:
         place = read_place(os.environ, arguments.num_replicas)
         if arguments.run_dir:
             start = start_launched(arguments.run_dir, place)
+            require_same_job(arguments, start.job)
         else:
             start = start_pasted(job_of(arguments), place)
         job, place, stall_timeout_s = start.job, start.place, start.job.settings.survival.stall_timeout_s

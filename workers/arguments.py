@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import List
 
+from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.schema import with_whole_paths
@@ -21,7 +22,7 @@ def read_arguments(argv: List[str]) -> argparse.Namespace:
         description="One instance of a training, as ipulaunch, poprun or mpirun start it; alone when started by hand.",
     )
     parser.add_argument("workload", choices=sorted(WORKLOADS))
-    parser.add_argument("--backend", choices=("ipu", "cpu"), default="ipu", help="where the model runs")
+    parser.add_argument("--backend", choices=("ipu", "cpu"), help="where the model runs; default: ipu")
     parser.add_argument(
         "--num-replicas", type=int, metavar="N", help="replicas of a process that is alone, without poprun or mpirun"
     )
@@ -37,6 +38,16 @@ def read_arguments(argv: List[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def require_same_job(arguments: argparse.Namespace, job: Job) -> None:
+    """Refuse a line whose workload or backend is not that of its run directory, whose job decides everything."""
+    if arguments.workload != job.workload or arguments.backend not in (None, job.backend):
+        given = f"{arguments.workload} --backend {arguments.backend or job.backend}"
+        raise UsageError(
+            f"the line says {given}, and {arguments.run_dir.job} says {job.workload} with backend {job.backend}",
+            hint="start the command in command.txt of the run directory as it is",
+        )
+
+
 def job_of(arguments: argparse.Namespace) -> Job:
     """The job that the settings of a pasted line describe."""
     overrides = [assignment(text, "--set") for text in arguments.assignments]
@@ -44,4 +55,4 @@ def job_of(arguments: argparse.Namespace) -> Job:
     check_pipeline(resolved.settings)
     for note in resolved.notes:
         print(f"note: {note}", file=sys.stderr)
-    return Job(arguments.workload, arguments.backend, with_whole_paths(resolved.settings))
+    return Job(arguments.workload, arguments.backend or "ipu", with_whole_paths(resolved.settings))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import List, Type
 
 import pytest
 
-from ipulaunch.configs.errors import IpulaunchError, PlanError, SettingsError
+from ipulaunch.configs.errors import IpulaunchError, PlanError, SettingsError, UsageError
 from ipulaunch.configs.runs.job import Job
-from ipulaunch.workers.arguments import job_of, read_arguments
+from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.workers.arguments import job_of, read_arguments, require_same_job
 
 
 def job(*texts: str) -> Job:
@@ -37,3 +39,24 @@ def test_a_worker_started_by_hand_refuses_splits_as_a_launch_does(
 
 def test_a_worker_started_by_hand_takes_the_splits_of_its_network() -> None:
     assert job("estimator.api=pipeline-estimator", "pipeline.splits=[pool1]").settings.pipeline.splits == ("pool1",)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_same"),
+    [
+        (["mnist", "--backend", "cpu"], True),
+        (["mnist"], True),
+        (["mnist", "--backend", "ipu"], False),
+        (["cosmoflow", "--backend", "cpu"], False),
+    ],
+    ids=["same", "without a backend", "other backend", "other workload"],
+)
+def test_a_line_with_a_run_directory_is_for_its_job(line: List[str], is_same: bool, tmp_path: Path) -> None:
+    decided = Job("mnist", "cpu", resolve("mnist", rehearsal=True).settings)
+    arguments = read_arguments([*line, "--run-dir", str(tmp_path)])
+    if is_same:
+        require_same_job(arguments, decided)
+        return
+    with pytest.raises(UsageError, match="mnist with backend cpu") as caught:
+        require_same_job(arguments, decided)
+    assert " ".join(line) in caught.value.message and "command.txt" in caught.value.hint
