@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
@@ -14,8 +13,6 @@ from ipulaunch.workers.models.layers import CountsToDensity, Downsample, GroupNo
 Dropout = Callable[[float, str], Any]
 
 _keras = tf.keras.layers
-# Keras policies, by the bits of computation and weights.
-_POLICIES = {"16.16": "float16", "16.32": "mixed_float16", "32.32": "float32"}
 
 
 def build_model(network: Network, dropout: Dropout, native_half: bool = True) -> tf.keras.Model:
@@ -143,14 +140,3 @@ _IN_32_BITS: Dict[str, Callable[[Layer, int], Any]] = {
     "conv": lambda layer, sides: _conv(layer, {2: Conv2DIn32Bits, 3: Conv3DIn32Bits}[sides]),
     "dense": lambda layer, sides: _dense(layer, DenseIn32Bits),
 }
-
-
-@contextlib.contextmanager
-def precision(name: str) -> Iterator[None]:
-    """Layers made inside compute and keep their weights in these numbers of bits."""
-    before = tf.keras.mixed_precision.global_policy()
-    tf.keras.mixed_precision.set_global_policy(_POLICIES[name])
-    try:
-        yield
-    finally:
-        tf.keras.mixed_precision.set_global_policy(before)

@@ -11,7 +11,8 @@ from ipulaunch.configs.runs.directory import write_whole
 from ipulaunch.data_pipeline.reported import Report
 from ipulaunch.topology.networks import network_of
 from ipulaunch.workers.backends.interface import Backend
-from ipulaunch.workers.models.build import build_model, precision
+from ipulaunch.workers.models.build import build_model
+from ipulaunch.workers.models.precision import precision
 from ipulaunch.workers.models.seeds import seed_generators
 from ipulaunch.workers.serving.arguments import ExportRequest
 from ipulaunch.workers.serving.record import input_of, record_of

@@ -11,7 +11,7 @@ from ipulaunch.configs.errors import DataError, JobError
 from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.backends.interface import Backend, Trained
-from ipulaunch.workers.models.build import build_model, precision
+from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import (
     create_variables,
@@ -19,6 +19,7 @@ from ipulaunch.workers.models.optimizers import (
     optimizer_state,
     restore_optimizer,
 )
+from ipulaunch.workers.models.precision import precision
 from ipulaunch.workers.models.variables import read_variable, read_variables
 from ipulaunch.workers.state import checkpoints
 from ipulaunch.workers.state.checkpoints import Checkpoint

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.backends.cpu.draws import DrawPosition, PositionedDropout
-from ipulaunch.workers.backends.cpu.export import save_model
 from ipulaunch.workers.backends.cpu.replicated import ReplicatedModel, make_replicated
 from ipulaunch.workers.backends.interface import Backend, Estimators, Feed, Maker, Progress
 from ipulaunch.workers.models.measures import Measure
@@ -72,6 +71,8 @@ class CpuBackend(Backend[ReplicatedModel]):
 
     def export(self, model: tf.keras.Model, spec: tf.TensorSpec, directory: Path, iterations: int) -> None:
         """Write a SavedModel that any TensorFlow loads; every call runs it once."""
+        from ipulaunch.workers.backends.cpu.export import save_model  # no training needs it
+
         save_model(model, spec, directory)
 
     def estimators(self) -> Estimators:

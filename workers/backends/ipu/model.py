@@ -16,8 +16,8 @@ from ipulaunch.workers.backends.ipu.device import stage_proportions
 from ipulaunch.workers.backends.ipu.feeds import fed_as, joined
 from ipulaunch.workers.backends.ipu.sdk import Sdk
 from ipulaunch.workers.backends.ipu.statistics import LearntBatchNorm
-from ipulaunch.workers.models.build import precision
 from ipulaunch.workers.models.layers import Normalise
+from ipulaunch.workers.models.precision import precision
 
 
 def in_32_bits() -> ContextManager[None]:

@@ -17,7 +17,8 @@ from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.planning.identity import network_of_training
 from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
-from ipulaunch.workers.models.build import build_model, precision
+from ipulaunch.workers.models.build import build_model
+from ipulaunch.workers.models.precision import precision
 from ipulaunch.workers.serving.arguments import ExportRequest, read_request
 from ipulaunch.workers.serving.export import export
 from ipulaunch.workers.serving.serving_settings import serving_settings

@@ -40,10 +40,7 @@ int16, int32, int64 = np.int16, np.int32, np.int64
 class InPlaceOf(importlib.abc.MetaPathFinder):
     """Finds our module where the product's own needs layers and gradients of TensorFlow's."""
 
-    modules = {
-        "ipulaunch.workers.models.build": "light_build",
-        "ipulaunch.workers.backends.cpu.replicated": "light_stages",
-    }
+    modules = {"ipulaunch.workers.models.build": "light_build", "ipulaunch.workers.backends.cpu.stages": "light_stages"}
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         ours = self.modules.get(name)

@@ -1,4 +1,4 @@
-"""In place of ipulaunch.workers.backends.cpu.replicated: a slope instead of tapes."""
+"""In place of ipulaunch.workers.backends.cpu.stages: a slope instead of tapes."""
 
 from __future__ import annotations
 

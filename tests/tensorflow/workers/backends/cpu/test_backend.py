@@ -21,9 +21,10 @@ from ipulaunch.workers.backends.collective import Alone
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
 from ipulaunch.workers.backends.cpu.draws import DrawPosition, PositionedDropout
 from ipulaunch.workers.backends.interface import Feed
-from ipulaunch.workers.models.build import build_model, precision
+from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import Measure, measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
+from ipulaunch.workers.models.precision import precision
 
 SETTINGS = CosmoflowSettings(
     data=CosmoflowData(side=8, n_train=24, n_valid=7),

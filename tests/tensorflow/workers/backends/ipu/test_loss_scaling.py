@@ -22,9 +22,10 @@ from ipulaunch.topology.planning.refusals import refuse_automatic_scaling
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.backends.ipu.backend import IpuBackend
 from ipulaunch.workers.backends.ipu.sdk import load_als
-from ipulaunch.workers.models.build import build_model, precision
+from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
+from ipulaunch.workers.models.precision import precision
 from ipulaunch.workers.models.variables import read_variable, read_variables
 from ipulaunch.workers.state.checkpoints import load
 from ipulaunch.workers.state.training_state import TrainingState

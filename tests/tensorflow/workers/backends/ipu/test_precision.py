@@ -17,9 +17,10 @@ from ipulaunch.data_pipeline.stream import training_stream
 from ipulaunch.topology import Batch
 from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.backends.interface import Feed
-from ipulaunch.workers.models.build import build_model, precision
+from ipulaunch.workers.models.build import build_model
 from ipulaunch.workers.models.measures import measures_of
 from ipulaunch.workers.models.optimizers import make_optimizer
+from ipulaunch.workers.models.precision import precision
 from ipulaunch.workers.models.variables import read_variable
 
 Install = Callable[..., Any]
