@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
-from ipulaunch.launcher.bench.results import FORMAT, OK
+from ipulaunch.launcher.bench.results import FORMAT, JSON_FILE, OK
 
 OUTSIDE, WITHIN, UNKNOWN = "outside the spread", "within the spread", "no spread: 1 round"
 
@@ -49,7 +49,8 @@ def change(now: Sequence[float], earlier: Sequence[float]) -> Optional[Change]:
 
 
 def read_earlier(path: Path) -> Earlier:
-    """The results in a file that an earlier call has written, or somebody else."""
+    """The results in a file that an earlier call has written, or somebody else; or in the directory of the file."""
+    path = path / JSON_FILE if path.is_dir() else path
     hint = "give the benchmark_results.json of an earlier call"
     try:
         found = parse_json(read_text(path))

@@ -77,7 +77,7 @@ def _repeated(args: Sequence[str]) -> List[str]:
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="How often each variant runs.")
 @click.option("--stop-on-error", is_flag=True, help="Stop at the first error instead of running the rest.")
 @click.option("--include-convergence", is_flag=True, help="Also run long trainings, whose names end in _conv.")
-@click.option("--against", type=PATH, metavar="FILE", help="Compare with an earlier benchmark_results.json.")
+@click.option("--against", type=PATH, metavar="FILE|DIR", help="Compare with the results of an earlier call.")
 @click.option("--list", "lists", is_flag=True, help="List benchmarks and variants, and stop.")
 @click.option("--dry-run", is_flag=True, help="Print the commands and stop.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the results as CSV.")

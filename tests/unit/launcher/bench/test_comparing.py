@@ -48,6 +48,7 @@ def test_an_earlier_file_gives_the_values_of_its_good_rounds(tmp_path: Path) -> 
     path = tmp_path / "benchmark_results.json"
     path.write_text(json.dumps(_document()))
     earlier = read_earlier(path)
+    assert read_earlier(tmp_path) == earlier
     assert earlier.values == {"it": {"loss": [2.0, 4.0]}}
     assert differences(earlier, _document()) == []
 
