@@ -18,7 +18,3 @@ def main() -> None:
     except KeyboardInterrupt:
         raise SystemExit(_INTERRUPTED) from None
     cli(prog_name="ipulaunch")
-
-
-if __name__ == "__main__":  # for commands that start another one
-    main()

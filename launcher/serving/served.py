@@ -63,7 +63,7 @@ def exported(words: Sequence[str], name: Optional[str] = None) -> Iterator[Serve
     """What `ipulaunch export` makes of these words, in a directory that is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="ipulaunch-serving-") as directory:
         base = Path(directory, "model")
-        line = [sys.executable, "-m", "ipulaunch.launcher.cli.entry", "export", *words]
+        line = [sys.executable, "-m", "ipulaunch.launcher", "export", *words]
         process = subprocess.Popen(
             [*line, "--export-dir", str(base), "--json"],
             stdin=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ from ipulaunch.workers.server.tensors import shape_of
 
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _ANOTHER = "dummy_model"  # no server has it: what it answers shows that it is up
-_RETRY_S = 0.2
+_LEAST_S = 10.0  # for an answer of a server that is up, on a busy machine
 
 
 class Signature(NamedTuple):
@@ -46,14 +46,17 @@ class Client:
         return self._channel.unary_unary(f"/{messages.PREDICTION_SERVICE}/{name}", request, answer)
 
     def wait_until_up(self, seconds: float) -> None:
-        """Wait until the server answers anything, as it does a request for a model that it cannot have."""
+        """Wait until the server answers anything, as it does a request for a model that it cannot have.
+
+        One that is said to be up, with 0 seconds to wait, and refuses connections has ended.
+        """
         deadline = time.monotonic() + seconds
         request = messages.PredictRequest()
         request.model_spec.name = _ANOTHER
         while True:
             left_s = deadline - time.monotonic()
             try:
-                self.predict(request.SerializeToString(), timeout=max(left_s, _RETRY_S), wait_for_ready=True)
+                self.predict(request.SerializeToString(), timeout=max(left_s, _LEAST_S), wait_for_ready=seconds > 0)
                 return
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.NOT_FOUND:

@@ -25,7 +25,7 @@ class Serve:
     """The command in a process of its own, and the events that it prints."""
 
     def __init__(self, words: List[str], environ: Dict[str, str]) -> None:
-        line = [sys.executable, "-m", "ipulaunch.launcher.cli.entry", "serve", *words, "--json"]
+        line = [sys.executable, "-m", "ipulaunch.launcher", "serve", *words, "--json"]
         self.process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, text=True)
 
     def event(self, kind: str, **fields: Any) -> Dict[str, Any]:

@@ -215,7 +215,7 @@ def test_an_error_of_the_server_is_the_verdict(served: Served, send: Callable[..
 def test_a_server_that_is_not_there_and_a_model_that_it_does_not_have(
     served: Served, send: Callable[..., Sending]
 ) -> None:
-    code, error = send(address="127.0.0.1:1", timeout=0.5).end()
+    code, error = send(address="127.0.0.1:1", timeout=0).end()
     assert code == 4
     assert "answers at 127.0.0.1:1" in error["message"]
     code, error = send(model="other").end()

@@ -68,7 +68,8 @@ def request(values: Any, **spec: Any) -> Any:
 
 def expected(base: Path, values: Any) -> Any:
     """What the model itself says, in batches of its size."""
-    answer = tf.saved_model.load(str(base / "1")).signatures["serving_default"]
+    loaded = tf.saved_model.load(str(base / "1"))  # its variables live as long as it does
+    answer = loaded.signatures["serving_default"]
     padded = np.concatenate([values, np.zeros((-len(values) % 4, 6), np.uint8)])
     parts = [answer(input=tf.constant(padded[at : at + 4]))["output"] for at in range(0, len(padded), 4)]
     return np.concatenate(parts)[: len(values)]
