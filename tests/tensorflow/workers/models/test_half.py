@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ipulaunch.workers.models.build import precision
 from ipulaunch.workers.models.half import Conv2DIn32Bits, Conv3DIn32Bits, DenseIn32Bits
+from ipulaunch.workers.models.precision import precision
 
 _keras = tf.keras.layers
 LAYERS = [
