@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import weakref
 from typing import Any, Callable
@@ -13,6 +14,7 @@ from ipu_standin.feeds import STOCK_ITER
 from ipu_standin.options import Options, setters
 from ipu_standin.running import fit, predict
 from ipu_standin.sdk import Sdk
+from ipu_standin.serving import export_keras
 from ipu_standin.strategies import IpuStrategyBase
 
 _KERAS = {name: getattr(tf.keras.Model, name) for name in ("compile", "fit", "evaluate", "predict")}
@@ -61,7 +63,10 @@ class SdkMethod:
     def __get__(self, model: Any, owner: Any = None) -> Any:
         if model is None or not _is_ours(model):
             raise AttributeError(f"{self.name}: only models made in the scope of an IPU strategy have it")
-        act = setters(self.sdk, model, _options.setdefault(model, Options())).get(self.name)
+        options = _options.setdefault(model, Options())
+        act = setters(self.sdk, model, options).get(self.name)
+        if self.name == "export_for_ipu_serving":
+            act = functools.partial(export_keras, self.sdk, model, options)
         return self.sdk.calls.checked(f"Model.{self.name}", self.signature, act)
 
 

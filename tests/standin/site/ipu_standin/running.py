@@ -16,7 +16,7 @@ from ipu_standin.sdk import Sdk
 from ipu_standin.strategies import component
 
 
-def _replicas(sdk: Sdk, options: Options) -> int:
+def replicas(sdk: Sdk, options: Options) -> int:
     """Local replicas, as IPU Keras finds them: the IPUs of this instance by those that the model is on."""
     if sdk.ipus is None:
         raise RuntimeError("no IPU is configured: configure_ipu_system() comes first")
@@ -28,7 +28,7 @@ def _replicas(sdk: Sdk, options: Options) -> int:
     return found
 
 
-def _check_model(model: Any, options: Options, kind: str) -> None:
+def check_model(model: Any, options: Options, kind: str) -> None:
     """What the SDK looks at before it makes the function of a device call."""
     overridden = [f"make_{kind}_function", *([f"{kind}_step"] if kind == "train" or options.stages else [])]
     for name in overridden:
@@ -60,7 +60,7 @@ def fit(
         raise RuntimeError("models cannot run eagerly in an IPU strategy")
     with model.distribute_strategy.scope():
         feed = Feed(x, model.inputs)
-        feed.divide(_replicas(sdk, options), steps_per_epoch, options.steps_per_execution, epochs)
+        feed.divide(replicas(sdk, options), steps_per_epoch, options.steps_per_execution, epochs)
         options.check_accumulation(feed.steps_per_execution)
         watchers = tf.keras.callbacks.CallbackList(
             callbacks, add_history=True, model=model, verbose=verbose, epochs=epochs, steps=feed.steps
@@ -69,7 +69,7 @@ def fit(
         logs: Dict[str, Any] = {}
         options.scales_each = _scales_each(sdk, model, options)
         for epoch in feed.epochs(epochs):
-            _check_model(model, options, "train")
+            check_model(model, options, "train")
             options.check_run(sdk, feed.steps_per_execution, is_training=True)
             if not options.stages and options.steps_per_update > 1:
                 check_sharding(options.accumulator)
@@ -242,12 +242,12 @@ def predict(sdk: Sdk, model: Any, options: Options, x: Any, verbose: Any = 0, st
         raise RuntimeError("models cannot run eagerly in an IPU strategy")
     with model.distribute_strategy.scope():
         feed = Feed(x, model.inputs)
-        feed.divide(_replicas(sdk, options), steps, options.steps_per_execution, 1)
+        feed.divide(replicas(sdk, options), steps, options.steps_per_execution, 1)
         if options.predict_step is None:
             options.predict_step = tf.function(lambda inputs: model(inputs, training=False))
         rows = []
         for _ in feed.epochs(1):
-            _check_model(model, options, "predict")
+            check_model(model, options, "predict")
             options.check_run(sdk, feed.steps_per_execution, is_training=False)
             for _ in range(feed.steps * feed.replicas):
                 (inputs,) = feed.next()
