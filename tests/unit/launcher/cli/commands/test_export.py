@@ -120,7 +120,7 @@ def test_what_cannot_be_exported_is_refused_before_anything_starts(
 
 
 def test_weights_of_a_run_of_another_network_are_refused_with_both(ipulaunch: Run, tmp_path: Path) -> None:
-    a_run(tmp_path / "one", model__name="toy_model")
+    a_run(tmp_path / "one", model__dropout=None, model__name="toy_model")
     words = ["mnist", "--checkpoint-input-dir", "one", "--export-dir", "models"]
     code, _, err = ipulaunch("export", *words)
     assert code == 6
