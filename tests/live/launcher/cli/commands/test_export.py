@@ -22,7 +22,8 @@ import numpy as np
 import tensorflow as tf
 records = np.fromfile(sys.argv[2], np.uint8).reshape(-1, 3073)
 labels, images = records[:, 0], records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+loaded = tf.saved_model.load(sys.argv[1])  # TensorFlow 2.6 forgets the variables with it
+serve = loaded.signatures["serving_default"]
 size = serve.structured_input_signature[1]["input"].shape[0]
 missing = -len(images) % size
 images = np.concatenate([images, np.zeros((missing, 32, 32, 3), np.uint8)])
