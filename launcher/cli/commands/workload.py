@@ -41,12 +41,13 @@ def make_command(workload: str) -> click.Command:
         if dry_run or as_json:
             print_launch(launch_workload(resolved, options, engine, None), as_json, run_dir)
             return
+        from ipulaunch.launcher.runs.expected_duration import with_expected_duration
         from ipulaunch.launcher.runs.run_files import run_path
         from ipulaunch.launcher.runs.running import run_launch
         from ipulaunch.launcher.show.display import make_display
 
         with run_path(workload, run_dir) as path:
-            launch = launch_workload(resolved, options, engine, path)
+            launch = with_expected_duration(launch_workload(resolved, options, engine, path), path.parent)
             code = run_launch(launch, path, make_display(verbose), is_made=run_dir is None)
         click.get_current_context().exit(code)
 
