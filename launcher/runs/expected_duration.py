@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import List, Optional
 
 from ipulaunch.configs.errors import IpulaunchError
-from ipulaunch.configs.runs.directory import RunDirectory, records_of
+from ipulaunch.configs.runs.directory import RUNS, RunDirectory, records_of
 from ipulaunch.configs.runs.job import Job, job_of
 from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.configs.settings.workload import WorkloadSettings
@@ -17,7 +17,7 @@ from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.runs.run_files import read_summary
 from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.plan import from_json
-from ipulaunch.topology.planning.solver import Fact
+from ipulaunch.topology.planning.solver import Fact, Solution
 
 _MOST = 20  # runs that are looked at
 
@@ -39,6 +39,12 @@ def with_expected_duration(launch: Launch, runs_dir: Path) -> Launch:
     job, solution = launch.job, launch.solution
     found = expected_duration(job, solution.plan, runs_dir) if job is not None else []
     return launch._replace(solution=solution._replace(training=(*solution.training, *found)))
+
+
+def solution_with_duration(solution: Solution, workload: str, backend: str, settings: WorkloadSettings) -> Solution:
+    """What was planned, with that fact by the runs that lie here."""
+    found = expected_duration(Job(workload, backend, settings), solution.plan, Path(RUNS))
+    return solution._replace(training=(*solution.training, *found))
 
 
 def _told_by(path: Path, job: Job, plan: Plan) -> Optional[str]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, List, Optional
 
 import click
 
-from ipulaunch.configs.runs.directory import RUNS
-from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.launcher.cli.groups import NearMissGroup
 from ipulaunch.launcher.cli.launch_output import print_plan
@@ -104,10 +101,9 @@ def _plan_workload(workload: str) -> click.Command:
             print_suggestion(resolved.settings, suggest_splits, splits_by or "flops", as_json)
             return
         solution = plan_workload(resolved, launch_options_from(values), engine, unnamed=hosts_of_pod)
-        from ipulaunch.launcher.runs.expected_duration import expected_duration  # a suggestion does without
+        from ipulaunch.launcher.runs.expected_duration import solution_with_duration  # a suggestion does without
 
-        duration = expected_duration(Job(workload, engine.backend, resolved.settings), solution.plan, Path(RUNS))
-        solution = solution._replace(training=(*solution.training, *duration))
+        solution = solution_with_duration(solution, workload, engine.backend, resolved.settings)
         print_plan(solution, engine.name, explain=explain, whole=whole, as_json=as_json)
 
     with_help(plan, _HELP)
