@@ -22,8 +22,8 @@ _LARGEST_RECORD = 1 << 31  # bytes; a protocol buffer cannot be larger
 _NOTED = 20  # places to show for each oddity
 
 
-class Place(NamedTuple):
-    """A place: a file and, for a record, its number and its first byte."""
+class Location(NamedTuple):
+    """A file and, for a record, its number and its first byte."""
 
     file: str
     record: Optional[int] = None
@@ -36,9 +36,9 @@ class Checked(NamedTuple):
     split: str
     records: int
     size: int
-    defects: List[Tuple[Place, str]]
-    notes: List[Tuple[Place, str]]
-    forms: List[Tuple[Place, str]]
+    defects: List[Tuple[Location, str]]
+    notes: List[Tuple[Location, str]]
+    forms: List[Tuple[Location, str]]
 
 
 class _Broken(Exception):
@@ -56,19 +56,19 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
             counts = result["records"].items()
             return {**result, "shards": {split: shares_of(split, count) for split, count in counts if shares_of}}
     found = find_set(directory)
-    defects: List[Tuple[Place, str]] = []
+    defects: List[Tuple[Location, str]] = []
 
-    def tell(place: Place, message: str) -> None:
+    def tell(place: Location, message: str) -> None:
         defects.append((place, message))
         report({"event": "defect", **place._asdict(), "message": message})
 
     for path in found.missing:
-        tell(Place(str(path)), "the file is missing")
+        tell(Location(str(path)), "the file is missing")
     for path in found.strangers:
-        tell(Place(str(path)), f"it belongs to another set than the other {path.name.split('-')[0]} files")
+        tell(Location(str(path)), f"it belongs to another set than the other {path.name.split('-')[0]} files")
     records: Counter[str] = collections.Counter(dict.fromkeys(found.splits, 0))
-    notes: Dict[str, List[Place]] = {}
-    forms: Dict[str, List[Place]] = {}
+    notes: Dict[str, List[Location]] = {}
+    forms: Dict[str, List[Location]] = {}
     note_counts: Counter[str] = collections.Counter()
     form_counts: Counter[str] = collections.Counter()
     size = 0
@@ -122,7 +122,7 @@ def check_file(kind: str, split: str, path: Path, progress: Progress) -> Checked
     """Read one file and check every record of it."""
     checked = Checked(split, 0, 0, [], [], [])
     if path.exists() and not path.is_file():  # reading a pipe would wait for ever
-        checked.defects.append((Place(str(path)), "it is not a file"))
+        checked.defects.append((Location(str(path)), "it is not a file"))
         return checked
     number = position = 0
     try:
@@ -134,11 +134,11 @@ def check_file(kind: str, split: str, path: Path, progress: Progress) -> Checked
                 try:
                     data, sound = _read_record(stream)
                 except _Broken as error:
-                    checked.defects.append((Place(str(path), number, position), str(error)))
+                    checked.defects.append((Location(str(path), number, position), str(error)))
                     break
                 if data is None:
                     break
-                place = Place(str(path), number, position)
+                place = Location(str(path), number, position)
                 if not sound:
                     checked.defects.append((place, "the data has the wrong checksum"))
                 else:
@@ -148,9 +148,9 @@ def check_file(kind: str, split: str, path: Path, progress: Progress) -> Checked
                     checked.forms.extend([(place, findings.form)] if findings.form else [])
                 number, position = number + 1, position + HEADER + len(data) + FOOTER
         if not number and not checked.defects:
-            checked.notes.append((Place(str(path)), "no record in it"))
+            checked.notes.append((Location(str(path)), "no record in it"))
     except OSError as error:
-        checked.defects.append((Place(str(path)), f"the file cannot be read: {error.strerror or error}"))
+        checked.defects.append((Location(str(path)), f"the file cannot be read: {error.strerror or error}"))
         size = 0
     return checked._replace(records=number, size=size)
 

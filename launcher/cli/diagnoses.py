@@ -9,7 +9,7 @@ from typing import Any, Optional, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.settings.workloads import Resolved
-from ipulaunch.launcher.doctor.diagnosis import BOTH, POPRUN, VIPU_PORT, Diagnosis, Place, Vipu, with_places
+from ipulaunch.launcher.doctor.diagnosis import BOTH, POPRUN, VIPU_PORT, Diagnosis, UsedDirectory, Vipu, with_places
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.registry import choose_engine, default_engine, engine_class, silent_rehearsal
@@ -79,9 +79,13 @@ def _planned(diagnosis: Diagnosis, solution: Solution, engine: Engine, is_chosen
     return diagnosis._replace(plan=plan, engine=name, engines=engines, hosts=hosts)
 
 
-def _cache(poprun: Any) -> Tuple[Place, ...]:
+def _cache(poprun: Any) -> Tuple[UsedDirectory, ...]:
     path = poprun.get("executable_cache_path")
-    return (Place("executable cache", Path(path).absolute(), "--executable-cache-path", (POPRUN,)),) if path else ()
+    return (
+        (UsedDirectory("executable cache", Path(path).absolute(), "--executable-cache-path", (POPRUN,)),)
+        if path
+        else ()
+    )
 
 
 def _vipu(poprun: Any) -> Optional[Vipu]:

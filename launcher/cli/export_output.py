@@ -57,7 +57,7 @@ def _run(command: Command, engine: Engine, messages: List[Message], as_json: boo
         ("input", _tensor(result["input"])),
         ("output", _tensor(result["output"])),
     ]
-    if engine.backend == "ipu":
+    if not engine.is_rehearsal:
         rows.append(("iterations", str(result["iterations"])))
     click.echo(table(rows))
 

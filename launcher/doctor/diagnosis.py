@@ -72,7 +72,7 @@ class Vipu(NamedTuple):
     may_create: bool = False  # the options let poprun make or change the partition
 
 
-class Place(NamedTuple):
+class UsedDirectory(NamedTuple):
     """A directory that a run reads or writes."""
 
     name: str
@@ -92,8 +92,8 @@ class Diagnosis(NamedTuple):
     plan: Optional[Plan] = None
     python: str = sys.executable
     run_dir: Optional[Path] = None  # None: a new one below runs/
-    writes: Tuple[Place, ...] = ()
-    reads: Tuple[Place, ...] = ()
+    writes: Tuple[UsedDirectory, ...] = ()
+    reads: Tuple[UsedDirectory, ...] = ()
     volumes: Optional[Volumes] = None
     samples: str = ""  # SYNTHETIC or NOT_NAMED, if no directory has them
     hosts: Tuple[str, ...] = ()  # beside this machine
@@ -145,7 +145,7 @@ class Diagnosis(NamedTuple):
 def with_places(diagnosis: Diagnosis, workload: str, settings: WorkloadSettings) -> Diagnosis:
     """The diagnosis with the directories that the settings of a workload name."""
     data, training = settings.data, settings.training
-    reads: List[Place] = []
+    reads: List[UsedDirectory] = []
     if data.directory:
         place = _place("data", data.directory, data.option)
         if workload == "cosmoflow":
@@ -156,7 +156,7 @@ def with_places(diagnosis: Diagnosis, workload: str, settings: WorkloadSettings)
         reads.append(_place("checkpoints to evaluate", training.checkpoint_input_dir, "--checkpoint-input-dir"))
     if training.resume:
         reads.append(_place("run to resume", training.resume, "--resume"))
-    writes: List[Place] = []
+    writes: List[UsedDirectory] = []
     if training.checkpoint_output_dir:
         writes.append(_place("checkpoints", training.checkpoint_output_dir, "--checkpoint-output-dir"))
     if data.stage_dir:
@@ -177,8 +177,8 @@ def with_places(diagnosis: Diagnosis, workload: str, settings: WorkloadSettings)
     )
 
 
-def _place(name: str, path: str, flag: str) -> Place:
-    return Place(name, Path(path).absolute(), flag)
+def _place(name: str, path: str, flag: str) -> UsedDirectory:
+    return UsedDirectory(name, Path(path).absolute(), flag)
 
 
 def _record_files(training: Any) -> Tuple[str, ...]:

@@ -16,7 +16,7 @@ from ipulaunch.launcher.doctor.diagnosis import (
     WARNING,
     Check,
     Diagnosis,
-    Place,
+    UsedDirectory,
     amount,
 )
 from ipulaunch.launcher.doctor.environment import Environment
@@ -55,10 +55,10 @@ def _run_directory(diagnosis: Diagnosis, environment: Environment) -> Check:
     if diagnosis.run_dir is not None and _exists(diagnosis.run_dir):
         found = f"{diagnosis.run_dir} already exists"
         return Check(GROUP, name, MISSING, found, "name a new one, or leave --run-dir out", BOTH)
-    return _room(Place(name, diagnosis.run_dir or diagnosis.runs, "--run-dir"), fix, diagnosis, environment)
+    return _room(UsedDirectory(name, diagnosis.run_dir or diagnosis.runs, "--run-dir"), fix, diagnosis, environment)
 
 
-def _room(place: Place, fix: str, diagnosis: Diagnosis, environment: Environment) -> Check:
+def _room(place: UsedDirectory, fix: str, diagnosis: Diagnosis, environment: Environment) -> Check:
     """Whether a directory can be made and written, and has room."""
     name, path, stops = place.name, place.path, place.stops
     there = nearest(path)
@@ -82,7 +82,7 @@ def _files(count: Optional[int]) -> str:
     return "" if count is None else f", room for {count:,} files"
 
 
-def _readable(place: Place) -> Check:
+def _readable(place: UsedDirectory) -> Check:
     """Whether a directory exists, can be read and holds files."""
     path, fix = place.path, f"check {place.flag}"
     if not path.is_dir():

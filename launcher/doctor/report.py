@@ -137,7 +137,7 @@ def print_diagnosis(diagnosis: Diagnosis, as_json: bool, verbose: bool) -> None:
         click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
     if can_run(diagnosis, checks) is False:
         missing = some(lacks(str(diagnosis.engine), checks), MOST)
-        is_rehearsal = engine_class(str(diagnosis.engine)).backend == "cpu"
+        is_rehearsal = engine_class(str(diagnosis.engine))().is_rehearsal
         instead = "" if is_rehearsal else "; --engine openmpi rehearses on CPUs"
         message = f"this cannot run here with {diagnosis.name_of(str(diagnosis.engine))}; missing: {missing}"
         raise NotReadyError(message, hint=f"the report has the fixes{instead}")

@@ -12,13 +12,13 @@ from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.cli.main import cli
 from ipulaunch.launcher.doctor import environment as worlds
 from ipulaunch.launcher.doctor import places, report
-from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis, Place, amount, clean
+from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis, UsedDirectory, amount, clean
 from ipulaunch.launcher.doctor.environment import Environment, this_machine
 from ipulaunch.launcher.doctor.examinations import diagnose, run_examinations
 from ipulaunch.launcher.doctor.report import as_data, as_text, can_run
 
 COMPILE = ("--compile-only", "--executable-cache-path", "/c")
-CACHE = Place("executable cache", Path("/c"), "--executable-cache-path", ("poprun",))
+CACHE = UsedDirectory("executable cache", Path("/c"), "--executable-cache-path", ("poprun",))
 
 CHECKS = [
     Check("poprun, on IPUs", "poprun", "missing", "not on the PATH", "enable it", ("poprun",)),
@@ -252,7 +252,7 @@ def test_the_run_to_resume_is_that_of_the_launch(
 def test_a_directory_without_the_records_of_the_workload_is_told(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "a.tfrecord").touch()
-    place = Place("data", tmp_path, "--data-dir", holds=("train/*.tfrecord", "validation/*.tfrecord"))
+    place = UsedDirectory("data", tmp_path, "--data-dir", holds=("train/*.tfrecord", "validation/*.tfrecord"))
     found = places._readable(place)
     assert (found.state, found.found) == ("missing", f"{tmp_path} holds no validation/*.tfrecord")
     assert places._readable(place._replace(holds=place.holds[:1])).state == "ok"

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
-from ipulaunch.launcher.doctor.diagnosis import Diagnosis, Place
+from ipulaunch.launcher.doctor.diagnosis import Diagnosis, UsedDirectory
 from ipulaunch.launcher.doctor.leftovers import check_leftovers
 
 WORKER = "python -m ipulaunch.workers cosmoflow --run-dir /r"
@@ -164,7 +164,9 @@ def test_half_written_checkpoints(
     path = make_run("b", "error.json", checkpoints=("update-00000001", ".update-00000002.77"))
     other = tmp_path / "elsewhere" / ".update-00000009.1"
     other.mkdir(parents=True)
-    diagnosis = Diagnosis(directory=tmp_path, writes=(Place("checkpoints", other.parent, "--checkpoint-output-dir"),))
+    diagnosis = Diagnosis(
+        directory=tmp_path, writes=(UsedDirectory("checkpoints", other.parent, "--checkpoint-output-dir"),)
+    )
     check = check_leftovers(diagnosis, make_environment())[1]
     left = f"{path / 'checkpoints/.update-00000002.77'}, {other}"
     assert (check.state, check.found) == ("warning", f"2 checkpoints half written: {left}")

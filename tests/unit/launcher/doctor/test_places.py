@@ -11,7 +11,7 @@ from ipulaunch.configs.settings.cosmoflow import CosmoflowSettings
 from ipulaunch.configs.settings.estimators import CosmoflowEstimator
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.doctor import places
-from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis, Place, with_places
+from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis, UsedDirectory, with_places
 from ipulaunch.launcher.doctor.environment import Space
 from ipulaunch.launcher.doctor.places import check_places
 
@@ -68,7 +68,9 @@ def test_a_file_where_a_directory_is_to_be(make_environment: Callable[..., Any],
 
 
 def data_check(path: Path, environment: Any) -> Check:
-    return check_places(Diagnosis(reads=(Place("data", path, "--data-dir"),), directory=path.parent), environment)[-1]
+    return check_places(
+        Diagnosis(reads=(UsedDirectory("data", path, "--data-dir"),), directory=path.parent), environment
+    )[-1]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_data(files: Any, state: str, found: str, make_environment: Callable[...
 @pytest.mark.parametrize("workload", ["imagenet", "cifar10", "cifar100", "mnist"])
 def test_the_set_of_another_workload(workload: str, make_environment: Callable[..., Any], tmp_path: Path) -> None:
     signs = PUBLISHED_SETS[workload].signs
-    place = Place("data", tmp_path / "data", "--dataset-path", holds_any=signs)
+    place = UsedDirectory("data", tmp_path / "data", "--dataset-path", holds_any=signs)
     (tmp_path / "data" / "kept").mkdir(parents=True)
     (tmp_path / "data" / "kept" / "a.tfrecord").touch()
     _, check = check_places(Diagnosis(reads=(place,)), make_environment())
@@ -202,6 +204,6 @@ def test_the_executable_cache_is_of_poprun_alone(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("cache"))
     (tmp_path / "cache").mkdir()
-    place = Place("executable cache", tmp_path / "cache", "--executable-cache-path", ("poprun",))
+    place = UsedDirectory("executable cache", tmp_path / "cache", "--executable-cache-path", ("poprun",))
     check = check_places(Diagnosis(directory=tmp_path, writes=(place,)), make_environment())[1]
     assert (check.state, check.stops) == ("missing", ("poprun",))
