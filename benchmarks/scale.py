@@ -4,8 +4,8 @@ What lets other threads run and takes long (ImageNet: reading, checksums, decodi
 checksums) is replaced by a sleep for as long as it was measured to take, as if each thread had a core of its own. What
 is left is what can stand in the way: the interpreter, which one thread holds at a time, and the queues of tf.data. The
 conventional pipeline is measured in the same form, with sleeps inside of TensorFlow's graph, each of which costs 0.1 ms
-of a real core. `sleep alone` is what threads reach that do nothing else: the machine's own limit. All take turns, and
-the medians count.
+of a real core. `sleep alone` is what threads reach that do nothing else: the machine's own limit. All take turns; what
+the others are worth is relative to it, and the medians count.
 
 Interpreter time is the processor time of the pipeline's Python functions when those calls do nothing. Exit code 1: a
 goal is missed. One core of this machine must be free: where others use it, start this with `nice -n -15`, as root. With
@@ -32,7 +32,7 @@ GOALS = {16: 0.85, 32: 0.7}  # of as many times one core
 MOST_INTERPRETER_US = 25.0  # of an image, on Python 3.11 and later
 # An Ethernet of 100 Gb/s carries 745 volumes of 16.8 MB a second to the IPUs of a host, whatever its cores.
 LEAST_VOLUMES_PER_S = 2 * 745.0
-OURS = "ours"
+OURS, SLEEP = "ours", "sleep alone"
 
 Rates = Dict[Tuple[str, int], List[float]]
 
@@ -90,11 +90,20 @@ def rate(batches: Iterator[int], cores: int, seconds: float) -> float:
 
 
 def gains(rates: Rates) -> Dict[Tuple[str, int], float]:
-    """How many times the rate of one core each number of cores reaches: the median of the rounds."""
-    return {
-        (name, cores): statistics.median(many / one for many, one in zip(found, rates[name, 1]))
-        for (name, cores), found in rates.items()
-    }
+    """How many times one core each number of cores is worth: the medians of the rounds.
+
+    Each rate counts as a part of what sleeping threads reached just after it, so that a busy machine does not count.
+    """
+    found: Dict[Tuple[str, int], float] = {}
+    for (name, cores), many in rates.items():
+        if name == SLEEP:
+            found[name, cores] = statistics.median(many) / statistics.median(rates[SLEEP, 1])
+            continue
+        parts = zip(many, rates[SLEEP, cores], rates[name, 1], rates[SLEEP, 1])
+        found[name, cores] = cores * statistics.median(
+            rate / limit / (one / alone) for rate, limit, one, alone in parts
+        )
+    return found
 
 
 def show(case: Any, rates: Rates, times_one: Dict[Tuple[str, int], float]) -> None:
