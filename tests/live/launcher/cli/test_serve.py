@@ -182,6 +182,25 @@ def test_a_tensorflow_serving_that_does_not_start_is_a_failure(
 
 
 @pytest.mark.night
+def test_the_memory_of_the_server_does_not_grow_with_requests(
+    tmp_path: Path, write_model: Callable[..., Path], serve: Callable[..., Serve]
+) -> None:
+    """Left to the night, as it loads TensorFlow and sends 3,000 requests, one after the other."""
+    write_model(tmp_path / "m" / "1")
+    run = serve(tmp_path / "m", "--port", 0, "--rest-port", 0, "--own-server")
+    address, server = run.ready(), run.server()
+    ask = {"instances": [[1, 0, 0, 0, 0, 2]] * 1000}
+
+    def resident_mb(requests: int) -> float:
+        for _ in range(requests):
+            assert address.rest("/v1/models/m:predict", ask) == (200, {"predictions": [[13.0]] * 1000})
+        return int(Path(f"/proc/{server}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    before = resident_mb(1000)
+    assert resident_mb(2000) < before + 20  # MB, half of the bytes of these requests
+
+
+@pytest.mark.night
 def test_a_port_that_is_taken_is_an_error_before_anything_is_served(
     tmp_path: Path, write_model: Callable[..., Path], serve: Callable[..., Serve]
 ) -> None:

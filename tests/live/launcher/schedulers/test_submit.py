@@ -37,7 +37,7 @@ def test_job_is_handed_over_and_recorded(ipulaunch: Run, scheduler: Any, tmp_pat
     code, out, err = ipulaunch(*SLURM, "--run-dir", "r1")
     run = tmp_path / "r1"
     assert (code, out) == (0, "4242\n")
-    assert err == f"submitted to slurm; see ipulaunch status {run}\n"
+    assert err.splitlines()[-1] == f"submitted to slurm; see ipulaunch status {run}"
     assert scheduler.calls == [["sbatch", "--parsable", str(run / "job.sh")]]
     assert _files(run) == ["job.json", "job.sh", "job.yaml", "plan.json"]
     assert stat.S_IMODE(run.stat().st_mode) == 0o700
