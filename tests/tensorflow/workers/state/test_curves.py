@@ -31,7 +31,8 @@ def test_every_measure_has_a_panel(tmp_path: Path) -> None:
     wide = width_of(run.curves("png"))
     assert "<svg" in run.curves("svg").read_text()
     draw_curves(run, [{"update": 4, "epoch": 1, "loss": 0.5}])
-    assert wide == 3 * width_of(run.curves("png"))  # loss, accuracy and samples/s beside one alone
+    # Loss, accuracy and samples/s beside one alone; the margins are cut to what is drawn.
+    assert wide > 2.5 * width_of(run.curves("png"))
 
 
 def test_a_training_ends_well_where_matplotlib_is_broken(
