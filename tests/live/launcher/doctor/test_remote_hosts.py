@@ -8,7 +8,7 @@ from typing import Dict, List
 import pytest
 
 from ipulaunch.configs.errors import NotReadyError
-from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis, Place
+from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis, UsedDirectory
 from ipulaunch.launcher.doctor.environment import Environment, this_machine
 from ipulaunch.launcher.doctor.remote_hosts import check_hosts, require_hosts, unready_hosts
 
@@ -45,7 +45,7 @@ def by_host(checks: List[Check]) -> Dict[str, Dict[str, str]]:
 def test_hosts_that_are_really_asked(real_environment: Environment, tmp_path: Path) -> None:
     data = tmp_path / "the data"
     data.mkdir()
-    reads = (Place("data", data, "--data-dir"),)
+    reads = (UsedDirectory("data", data, "--data-dir"),)
     diagnosis = Diagnosis(hosts=("good", "locked", "bare"), directory=tmp_path, reads=reads, python=sys.executable)
     found = by_host(check_hosts(diagnosis, real_environment))
     assert found == {
