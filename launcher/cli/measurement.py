@@ -11,14 +11,14 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import click
 
-from ipulaunch.configs.errors import IpulaunchError, StoppedError
+from ipulaunch.configs.errors import IpulaunchError, StoppedError, UsageError
 from ipulaunch.configs.runs.job import Job, set_options, to_yaml
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.launcher.cli.data_tasks import follow, make_progress
 from ipulaunch.launcher.serving.model_server import find_model_server
 from ipulaunch.launcher.serving.process import Address, ServerProcess
 from ipulaunch.launcher.serving.served import ExportFailed, exported
-from ipulaunch.launcher.serving.servers import LOOPBACK, ready_line, started
+from ipulaunch.launcher.serving.servers import LOOPBACK, RUNNING_TIMEOUT_S, TIMEOUT_S, ready_line, started
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
 
 _END_S = 2.0  # for a server that is ending to be gone when its senders have failed
@@ -41,7 +41,7 @@ class MeasurementOptions(NamedTuple):
     engine: Optional[str]
     serving_bin_path: Optional[Path]
     own_server: bool
-    timeout: float
+    timeout: Optional[float]
 
 
 def measure(resolved: Resolved, options: MeasurementOptions) -> Dict[str, Any]:
@@ -60,8 +60,12 @@ def measure(resolved: Resolved, options: MeasurementOptions) -> Dict[str, Any]:
 
 def _measure_server(resolved: Resolved, options: MeasurementOptions) -> Dict[str, Any]:
     name = options.served_name or resolved.config or resolved.workload
+    host, _, port = str(options.server).rpartition(":")
+    if not host or not port.isdecimal():
+        raise UsageError(f"--server is {options.server}, expected HOST:PORT", hint=f"such as {options.server}:8500")
     with tempfile.TemporaryDirectory(prefix="ipulaunch-samples-") as directory:
         samples = _prepare(resolved, options, directory)
+        click.echo(f"waiting for {options.server}", err=True)
         return {"server": options.server, "model": name, **_send(str(options.server), name, options, samples)}
 
 
@@ -79,7 +83,7 @@ def _measure_export(resolved: Resolved, options: MeasurementOptions) -> Dict[str
         prefix="ipulaunch-samples-"
     ) as directory:
         samples = _prepare(resolved, options, directory)
-        with started(served, address, model_server, note, options.timeout) as server:
+        with started(served, address, model_server, note, options.timeout or TIMEOUT_S) as server:
             try:
                 measured = _send(f"{LOOPBACK}:{ready['port']}", served.name, options, samples)
             except IpulaunchError:
@@ -109,10 +113,10 @@ def _prepare(resolved: Resolved, options: MeasurementOptions, directory: str) ->
 
 
 def _send(address: str, name: str, options: MeasurementOptions, samples: Dict[str, Any]) -> Dict[str, Any]:
-    names = ("batch_size", "senders", "images", "is_async", "is_verbose", "timeout")
+    names = ("batch_size", "senders", "images", "is_async", "is_verbose")
     what = {name: getattr(options, name) for name in names}
-    if options.server is None:
-        what["timeout"] = 0  # ours has said that it answers: if it does not, it has ended
+    # Ours has said that it answers: if it does not, it has ended.
+    what["timeout"] = 0 if options.server is None else options.timeout or RUNNING_TIMEOUT_S
     result = _task("sending", {**what, **samples, "address": address, "model": name})
     return {**result, "samples_are_synthetic": samples["is_synthetic"]}
 

@@ -7,7 +7,7 @@ from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import click
 
-from ipulaunch.configs.errors import UsageError
+from ipulaunch.configs.errors import SettingsError, UsageError, near_miss
 from ipulaunch.configs.messages import Message, note, warning
 from ipulaunch.configs.pods import read_catalogue
 from ipulaunch.configs.settings.workloads import WORKLOADS, Resolved, presets
@@ -79,6 +79,9 @@ def translate(words: Sequence[str]) -> Translation:
     messages: List[Message] = []
     if script.rsplit("/", 1)[-1] == "validation.py":
         options.append(("--training", "False"))
+    trains = not any(option[0] == "--training" and YES_NO.get(option[-1].lower()) is False for option in options)
+    older = {"--checkpoint-dir": _checkpoint_dir(trains)}
+    options = [(older.get(option[0], option[0]), *option[1:]) for option in options]
     workload = "cosmoflow" if name == "cosmoflow" else _data_set(options)
     command = make_command(workload)
     known, unknown = _known(command, [option for option in options if option[0] != "--dataset"])
@@ -98,6 +101,11 @@ def translate(words: Sequence[str]) -> Translation:
     environment = [("--env", variable) for variable in variables]
     found = [word for option in (*launch, *environment, *known) for word in option]
     return Translation((workload, *found), tuple(messages))
+
+
+def _checkpoint_dir(trains: bool) -> str:
+    """What older releases call --checkpoint-dir: a training writes there, and a validation reads."""
+    return "--checkpoint-output-dir" if trains else "--checkpoint-input-dir"
 
 
 def _script(program: Sequence[str]) -> Tuple[str, Sequence[str]]:
@@ -141,6 +149,9 @@ def _data_set(options: Sequence[Word]) -> str:
     data_set = given.get("--dataset")
     if data_set is None:
         config = given.get("--config")
+        known = [name for workload in WORKLOADS for name in presets(workload)]
+        if config is not None and config not in known:
+            raise SettingsError(f"there is no preset {config}", hint=near_miss(config, known))
         return next((workload for workload in WORKLOADS if config in presets(workload)), _CNN_DATA_SET)
     if data_set not in WORKLOADS:
         raise UsageError(f"--dataset is {data_set}, which is none of the workloads", hint=", ".join(WORKLOADS))

@@ -15,6 +15,7 @@ from ipulaunch.launcher.serving.served import Served
 
 LOOPBACK = "127.0.0.1"
 TIMEOUT_S = 600.0  # to load a model: the program of a large one on many IPUs takes minutes
+RUNNING_TIMEOUT_S = 30.0  # for a server that runs already to answer
 
 Report = Callable[[Dict[str, Any]], None]
 

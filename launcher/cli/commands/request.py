@@ -14,7 +14,7 @@ from ipulaunch.launcher.cli.options import PATH, Decorator, decorate
 from ipulaunch.launcher.cli.request_output import print_measurement
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import ENGINES, choose_engine, refuse_silent_rehearsal
-from ipulaunch.launcher.serving.servers import TIMEOUT_S
+from ipulaunch.launcher.serving.servers import RUNNING_TIMEOUT_S, TIMEOUT_S
 from ipulaunch.launcher.show.messages import show_messages
 
 _OPTIONS: List[Decorator] = [
@@ -84,9 +84,7 @@ _OPTIONS: List[Decorator] = [
     click.option(
         "--timeout",
         type=click.FloatRange(0, min_open=True),
-        default=TIMEOUT_S,
-        show_default=True,
-        help="Seconds to wait until the server answers.",
+        help=f"Seconds to wait for the server to answer. Default: {TIMEOUT_S:g}; with --server {RUNNING_TIMEOUT_S:g}.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print the measurement as JSON."),
 ]

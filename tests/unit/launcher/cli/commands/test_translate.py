@@ -53,6 +53,11 @@ DEFAULTS = (
             id="validation",
         ),
         pytest.param(
+            "python3 train.py --config resnet8_test --training False --validation True --checkpoint-dir /c",
+            "cifar10 --config resnet8_test --training False --validation True --checkpoint-input-dir /c",
+            id="older-name-of-checkpoints",
+        ),
+        pytest.param(
             "python3 train.py --model cifar_resnet8 --num-epochs 6 --precision 16.16 --micro-batch-size 8"
             " --validation False --half-partials True --gradient-accumulation 8 --logs-per-epoch 1/2",
             "cifar10 --model cifar_resnet8 --num-epochs 6 --precision 16.16 --micro-batch-size 8 --validation False"
@@ -111,7 +116,8 @@ def test_what_differs_is_said(line: str, said: List[str], ipulaunch: Run) -> Non
         ("poprun --num-replica=2 --bogus=1 python3 train.py", 2, "poprun has no option --bogus"),
         ("python3 train.py --dataset faces", 2, "--dataset is faces"),
         ("python3 train.py --precision 8.8", 6, "expected one of 16.16"),
-        ("python3 train.py --config resnet8_tst", 6, "no preset resnet8_tst"),
+        ("python3 train.py --config resnet8_tst", 6, "did you mean resnet8_test?"),
+        ("python3 train.py --config resnet50_16ipus_16k_bn", 6, "did you mean resnet50_16ipus_16k_bn_pipeline?"),
     ],
 )
 def test_other_lines_are_refused(line: str, code: int, said: str, ipulaunch: Run) -> None:
