@@ -131,6 +131,23 @@ _VERBOSITY = click.option(
     "-v", "verbose", count=True, help="Let poprun log what it does (--poprun-verbose); -vv: --vv."
 )
 
+# How a model is made for a server, by those commands that export it.
+SERVED_MODEL: List[Decorator] = [
+    click.option(
+        "--iterations",
+        type=click.IntRange(1),
+        help="How often the program runs in a call, on IPUs. Default: 1, or a turn of the pipeline.",
+    ),
+    click.option(
+        "--pipeline-serving-model", is_flag=True, help="Divide the model into the pipeline stages of its training."
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice(ENGINES),
+        help="Whose processors the model is for. Default: IPUs if the SDK is enabled, else CPUs.",
+    ),
+]
+
 SEEN_FROM_HERE = "relative to the directory here, which a Pod does not see"
 WHOLE_PATH = "give the path as the Pod sees it, from the root, such as /data/set; see --volume"
 

@@ -14,10 +14,10 @@ from ipulaunch.configs.settings.schema import whole_path
 from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.launcher.cli.export_output import print_or_run
 from ipulaunch.launcher.cli.groups import NearMissGroup
-from ipulaunch.launcher.cli.options import PATH, Decorator, decorate, engine_from, with_help
+from ipulaunch.launcher.cli.options import PATH, SERVED_MODEL, Decorator, decorate, engine_from, with_help
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.engine import Engine
-from ipulaunch.launcher.engines.registry import ENGINES, choose_engine, refuse_silent_rehearsal
+from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.exporting import ExportOptions, export_of_run, export_of_workload
 
 _WEIGHTS = "training__checkpoint_input_dir"
@@ -31,19 +31,7 @@ _OPTIONS: List[Decorator] = [
         type=click.IntRange(1),
         help="Number of the version. Default: 1. Without it, the directory has to be new or empty.",
     ),
-    click.option(
-        "--iterations",
-        type=click.IntRange(1),
-        help="How often the program runs in a call, on IPUs. Default: 1, or a turn of the pipeline.",
-    ),
-    click.option(
-        "--pipeline-serving-model", is_flag=True, help="Divide the model into the pipeline stages of its training."
-    ),
-    click.option(
-        "--engine",
-        type=click.Choice(ENGINES),
-        help="Whose processors the model is for. Default: IPUs if the SDK is enabled, else CPUs.",
-    ),
+    *SERVED_MODEL,
     click.option("--python", metavar="PATH", help="Python interpreter that exports."),
     click.option("--dry-run", is_flag=True, help="Print the line that exports, and stop."),
     click.option("--json", "as_json", is_flag=True, help="Print what has been exported as JSON."),

@@ -10,10 +10,10 @@ from ipulaunch.configs.messages import note
 from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.launcher.cli.groups import NearMissGroup
 from ipulaunch.launcher.cli.measurement import MeasurementOptions, measure
-from ipulaunch.launcher.cli.options import PATH, Decorator, decorate
+from ipulaunch.launcher.cli.options import PATH, SERVED_MODEL, Decorator, decorate
 from ipulaunch.launcher.cli.request_output import print_measurement
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
-from ipulaunch.launcher.engines.registry import ENGINES, choose_engine, refuse_silent_rehearsal
+from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.serving.servers import RUNNING_TIMEOUT_S, TIMEOUT_S
 from ipulaunch.launcher.show.messages import show_messages
 
@@ -66,15 +66,7 @@ _OPTIONS: List[Decorator] = [
     click.option(
         "--verbose", "-v", "is_verbose", is_flag=True, help="Print the latency of each request of the first sender."
     ),
-    click.option("--iterations", type=click.IntRange(1), help="How often the program runs in a call, on IPUs."),
-    click.option(
-        "--pipeline-serving-model", is_flag=True, help="Divide the model into the pipeline stages of its training."
-    ),
-    click.option(
-        "--engine",
-        type=click.Choice(ENGINES),
-        help="Whose processors the model is for. Default: IPUs if the SDK is enabled, else CPUs.",
-    ),
+    *SERVED_MODEL,
     click.option(
         "--serving-bin-path", type=PATH, help="TensorFlow Serving's tensorflow_model_server. Default: the one found."
     ),
