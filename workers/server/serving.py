@@ -43,6 +43,12 @@ def run(options: Mapping[str, Any], report: Report) -> Dict[str, Any]:
     return {"served": options["model_name"]}
 
 
+def _unusable(host: str, port: int, option: str) -> NotReadyError:
+    return NotReadyError(
+        f"port {port} of {host} cannot be used", hint=f"another server may use it; choose another with {option}"
+    )
+
+
 async def _serve(versions: Versions, options: Mapping[str, Any], report: Report) -> None:
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -52,12 +58,13 @@ async def _serve(versions: Versions, options: Mapping[str, Any], report: Report)
         grpc_server = GrpcServer(versions)
         try:
             port = await grpc_server.start(host, options["port"])
-            rest_server = RestServer(versions, host, options["rest_port"])
         except (OSError, RuntimeError) as error:
-            raise NotReadyError(
-                f"{host}: port {options['port']} or {options['rest_port']} cannot be used: {error}",
-                hint="another server may use it; choose others with --port and --rest-port",
-            ) from error
+            raise _unusable(host, options["port"], "--port") from error
+        try:
+            rest_server = RestServer(versions, host, options["rest_port"])
+        except OSError as error:
+            await grpc_server.stop(0)
+            raise _unusable(host, options["rest_port"], "--rest-port") from error
         stack.callback(_following(versions))
         report({"event": "ready", "host": host, "port": port, "rest_port": rest_server.port})
         await ending.wait()
