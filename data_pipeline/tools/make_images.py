@@ -102,9 +102,7 @@ def small_samples(
 
 
 def _cifar10(directory: Path, counts: Dict[str, int], options: Dict[str, Any], progress: Progress) -> None:
-    pickled, binary = directory / "cifar-10-batches-py", directory / "cifar-10-batches-bin"
-    pickled.mkdir()
-    binary.mkdir()
+    pickled, binary = _made(directory, "cifar-10-batches-py", "cifar-10-batches-bin")
     for split, count in counts.items():
         rows, labels = _cifar_rows(options, split, count, progress, 10)
         is_train = split == "train"
@@ -130,9 +128,7 @@ def _cifar10(directory: Path, counts: Dict[str, int], options: Dict[str, Any], p
 
 
 def _cifar100(directory: Path, counts: Dict[str, int], options: Dict[str, Any], progress: Progress) -> None:
-    pickled, binary = directory / "cifar-100-python", directory / "cifar-100-binary"
-    pickled.mkdir()
-    binary.mkdir()
+    pickled, binary = _made(directory, "cifar-100-python", "cifar-100-binary")
     for split, count in counts.items():
         rows, labels = _cifar_rows(options, split, count, progress, 100)
         groups = labels // 5  # the published set has 20 groups of 5 classes each
@@ -152,6 +148,14 @@ def _cifar100(directory: Path, counts: Dict[str, int], options: Dict[str, Any], 
         meta[f"{kind}_label_names".encode()] = [text.encode() for text in texts]
         (binary / f"{kind}_label_names.txt").write_text("\n".join(texts) + "\n")
     (pickled / "meta").write_bytes(old_pickle(meta))
+
+
+def _made(directory: Path, *names: str) -> List[Path]:
+    """New directories with these names."""
+    made = [directory / name for name in names]
+    for path in made:
+        path.mkdir()
+    return made
 
 
 def _cifar_rows(

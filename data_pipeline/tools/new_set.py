@@ -46,17 +46,23 @@ def new_directory(out: Path) -> Iterator[Path]:
             raise _not_empty(out)
         if making.exists():
             shutil.rmtree(making)  # left by a killed process: a living one would hold the lock
-        making.mkdir()
-        try:
+        with temporary_directory(making, is_parent_new=is_new):
             yield making
             for path in sorted(making.iterdir()):
                 path.rename(out / path.name)
-            is_new = False
-        finally:
-            shutil.rmtree(making, ignore_errors=True)
-            if is_new:
-                with contextlib.suppress(OSError):
-                    out.rmdir()
+
+
+@contextlib.contextmanager
+def temporary_directory(path: Path, *, is_parent_new: bool) -> Iterator[None]:
+    """Makes a directory; what is still in it at the end disappears, and so does a new parent that has stayed empty."""
+    path.mkdir()
+    try:
+        yield
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        if is_parent_new:
+            with contextlib.suppress(OSError):  # it has contents
+                path.parent.rmdir()
 
 
 @contextlib.contextmanager

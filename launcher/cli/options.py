@@ -148,6 +148,24 @@ SERVED_MODEL: List[Decorator] = [
     ),
 ]
 
+
+def _port_option(flag: str, default: int, of: str) -> Decorator:
+    kind = click.IntRange(0, 65535)
+    return click.option(flag, type=kind, default=default, show_default=True, help=f"Port of {of}; 0 takes a free one.")
+
+
+# Which server is started, and where it answers.
+SERVER: List[Decorator] = [
+    _port_option("--port", 8500, "gRPC"),
+    _port_option("--rest-port", 8501, "REST"),
+    click.option(
+        "--serving-bin-path", type=PATH, help="TensorFlow Serving's tensorflow_model_server. Default: the one found."
+    ),
+    click.option(
+        "--own-server", is_flag=True, help="Use ipulaunch's own server, even where tensorflow_model_server is found."
+    ),
+]
+
 SEEN_FROM_HERE = "relative to the directory here, which a Pod does not see"
 WHOLE_PATH = "give the path as the Pod sees it, from the root, such as /data/set; see --volume"
 
@@ -165,6 +183,11 @@ def launch_options(command: Any) -> Any:
 def run_options(command: Any) -> Any:
     """The same for a program of the user's own, whose output is always shown."""
     return decorate(command, [*_WHERE, *_RUN, _VERBOSITY, *_HOW, *_POPRUN])
+
+
+def server_options(command: Any) -> Any:
+    """Options that say which server is started, and where it answers."""
+    return decorate(command, SERVER)
 
 
 def resume_options(command: Any) -> Any:

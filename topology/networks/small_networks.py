@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Tuple
+
 from ipulaunch.configs.settings.images import ImageSettings
 from ipulaunch.topology.networks.builder import Builder
 from ipulaunch.topology.networks.images import norm, pixels
@@ -10,8 +12,8 @@ from ipulaunch.topology.networks.network import Network
 
 def cifar_cnn(settings: ImageSettings) -> Network:
     """What Keras trained on CIFAR-10: two blocks of two convolutions, of 32 and 64 channels, and two dense layers."""
-    net, given = Builder(), settings.model.dropout
-    light, heavy = (0.25, 0.5) if given is None else (given, given)
+    net = Builder()
+    light, heavy = _dropout_rates(settings)
     x = pixels(net, settings)
     for block, channels in enumerate((32, 64), start=1):
         for number, padding in ((2 * block - 1, "same"), (2 * block, "valid")):
@@ -20,17 +22,14 @@ def cifar_cnn(settings: ImageSettings) -> Network:
         x = net.pool(f"pool{block}", x, "max", 2)
         x = net.dropout(f"pool{block}_dropout", x, light)
     x = net.flatten("flatten", x)
-    x = net.dense("fc1", x, 512)
-    x = net.activation("fc1_relu", x, "relu")
-    x = net.dropout("fc1_dropout", x, heavy)
-    net.dense("predictions", x, settings.data.classes)
+    _predict(net, x, 512, heavy, settings)
     return net.network("cifar_cnn")
 
 
 def mnist_cnn(settings: ImageSettings) -> Network:
     """Two convolutions, each with a pool, and two dense layers."""
-    net, given = Builder(), settings.model.dropout
-    light, heavy = (0.25, 0.5) if given is None else (given, given)
+    net = Builder()
+    light, heavy = _dropout_rates(settings)
     x = pixels(net, settings)
     for block, channels in enumerate((32, 64), start=1):
         x = net.conv(f"conv{block}", x, channels, 3, padding="valid")
@@ -38,11 +37,22 @@ def mnist_cnn(settings: ImageSettings) -> Network:
         x = net.pool(f"pool{block}", x, "max", 2)
     x = net.flatten("flatten", x)
     x = net.dropout("flatten_dropout", x, light)
-    x = net.dense("fc1", x, 128)
-    x = net.activation("fc1_relu", x, "relu")
-    x = net.dropout("fc1_dropout", x, heavy)
-    net.dense("predictions", x, settings.data.classes)
+    _predict(net, x, 128, heavy, settings)
     return net.network("mnist_cnn")
+
+
+def _dropout_rates(settings: ImageSettings) -> Tuple[float, float]:
+    """The rates before and inside the dense layers; one rate that the user gives holds for both."""
+    given = settings.model.dropout
+    return (0.25, 0.5) if given is None else (given, given)
+
+
+def _predict(net: Builder, x: str, units: int, dropout: float, settings: ImageSettings) -> None:
+    """Two dense layers; the second has the classes."""
+    x = net.dense("fc1", x, units)
+    x = net.activation("fc1_relu", x, "relu")
+    x = net.dropout("fc1_dropout", x, dropout)
+    net.dense("predictions", x, settings.data.classes)
 
 
 def toy_model(settings: ImageSettings) -> Network:

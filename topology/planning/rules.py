@@ -137,6 +137,11 @@ def _use_instances(n: Numbers) -> str:
     return f"use numbers of hosts and of IPU-Link domains that divide the {n.replicas} replicas"
 
 
+def _uneven(rule: str, n: Numbers, message: str) -> Finding:
+    """A number of instances that does not come out even."""
+    return Finding(rule, True, message, _use_instances(n))
+
+
 def _nearest(wanted: int, choices: List[int]) -> str:
     below = [c for c in choices if c < wanted][-1:]
     above = [c for c in choices if c > wanted][:1]
@@ -146,23 +151,20 @@ def _nearest(wanted: int, choices: List[int]) -> str:
 def _r1(n: Numbers) -> Optional[Finding]:
     if not 1 <= n.instances <= n.replicas or n.replicas % n.instances == 0:
         return None
-    message = f"{counted(n.replicas, 'replica')} cannot be divided evenly among {n.instances} instances"
-    return Finding("R1", True, message, _use_instances(n))
+    return _uneven("R1", n, f"{counted(n.replicas, 'replica')} cannot be divided evenly among {n.instances} instances")
 
 
 def _r2(n: Numbers) -> Optional[Finding]:
     if 1 <= n.instances <= n.replicas:
         return None
     replicas = counted(n.replicas, "replica")
-    message = f"{counted(n.instances, 'instance')} for {replicas}: every instance needs a replica"
-    return Finding("R2", True, message, _use_instances(n))
+    return _uneven("R2", n, f"{counted(n.instances, 'instance')} for {replicas}: every instance needs a replica")
 
 
 def _r3(n: Numbers) -> Optional[Finding]:
     if n.instances % n.hosts == 0:
         return None
-    message = f"{counted(n.instances, 'instance')} cannot be divided evenly among {n.hosts} hosts"
-    return Finding("R3", True, message, _use_instances(n))
+    return _uneven("R3", n, f"{counted(n.instances, 'instance')} cannot be divided evenly among {n.hosts} hosts")
 
 
 def _r4(n: Numbers) -> Optional[Finding]:
@@ -217,8 +219,8 @@ def _r7(n: Numbers) -> Optional[Finding]:
 def _r8(n: Numbers) -> Optional[Finding]:
     if n.instances % n.ilds == 0:
         return None
-    message = f"{n.instances} instances for {n.ilds} IPU-Link domains: each domain needs the same number, at least one"
-    return Finding("R8", True, message, _use_instances(n))
+    domains = f"{n.ilds} IPU-Link domains"
+    return _uneven("R8", n, f"{n.instances} instances for {domains}: each domain needs the same number, at least one")
 
 
 def _r10(n: Numbers) -> Optional[Finding]:

@@ -10,6 +10,24 @@ from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.configs.settings.sections import Launch, Pipeline
 from ipulaunch.configs.settings.workload import WithEstimators, WorkloadSettings
 
+_NO_TRAINING: Dict[str, Any] = {
+    "training": False,
+    "validation": True,
+    "gradient_accumulation_count": None,
+    "global_batch_size": None,
+    "checkpoint_input_dir": None,
+    "resume": None,
+    "clean_dir": False,
+}
+_NO_TRAINING_ON_DEVICE: Dict[str, Any] = {
+    "optimizer_state_offloading": False,
+    "distributed_norm_replicas": 1,
+    "stochastic_rounding": "off",
+    "io_tiles": None,
+    "compile_only": False,
+    "profile": False,
+}
+
 
 def serving_settings(settings: Any, *, is_pipelined: bool) -> Any:
     """The settings of the exported model. Its layers and weights are those of the training."""
@@ -23,26 +41,12 @@ def serving_settings(settings: Any, *, is_pipelined: bool) -> Any:
         "launch": Launch(),
         "data": dataclasses.replace(data, **sent),
         "pipeline": settings.pipeline if is_pipelined else Pipeline(),
-        "training": dataclasses.replace(
-            settings.training,
-            training=False,
-            validation=True,
-            gradient_accumulation_count=None,
-            global_batch_size=None,
-            checkpoint_input_dir=None,
-            resume=None,
-            clean_dir=False,
-        ),
+        "training": dataclasses.replace(settings.training, **_NO_TRAINING),
         "device": dataclasses.replace(
             device,
             available_memory_proportion=shares if is_pipelined or len(shares) == 1 else (),
             recomputation=device.recomputation and is_pipelined,
-            optimizer_state_offloading=False,
-            distributed_norm_replicas=1,
-            stochastic_rounding="off",
-            io_tiles=None,
-            compile_only=False,
-            profile=False,
+            **_NO_TRAINING_ON_DEVICE,
         ),
     }
     if isinstance(settings, WithEstimators):

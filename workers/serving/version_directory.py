@@ -11,7 +11,7 @@ from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.exports import half_written_in, refuse_occupied
 from ipulaunch.configs.runs.directory import temporary_beside
 from ipulaunch.data_pipeline.reported import Report
-from ipulaunch.data_pipeline.tools.new_set import locked
+from ipulaunch.data_pipeline.tools.new_set import locked, temporary_directory
 
 
 @contextlib.contextmanager
@@ -27,16 +27,9 @@ def new_version(directory: Path, version: int, report: Report, *, adds: bool) ->
     hint = "wait for its end, or give --export-dir another directory"
     busy = UsageError(f"another process is exporting to {directory}", hint=hint)
     with locked(directory, busy) as is_locked:
-        try:
-            for path in half_written_in(directory) if is_locked else []:  # left by processes that were killed
-                shutil.rmtree(path)
-            making.mkdir()
+        for path in half_written_in(directory) if is_locked else []:  # left by processes that were killed
+            shutil.rmtree(path)
+        with temporary_directory(making, is_parent_new=is_new):
             report({"event": "making", "path": str(directory if is_new else making)})
             yield making
             making.rename(directory / str(version))
-            is_new = False
-        finally:
-            shutil.rmtree(making, ignore_errors=True)
-            if is_new:
-                with contextlib.suppress(OSError):
-                    directory.rmdir()

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 import click
 from click.core import ParameterSource
 
 from ipulaunch.configs.errors import UsageError
-from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.launcher.cli.diagnoses import (
     diagnosis_of_machine,
     diagnosis_of_program,
     diagnosis_of_workload,
     engine_beside_ipus,
 )
-from ipulaunch.launcher.cli.groups import NearMissGroup
+from ipulaunch.launcher.cli.groups import WorkloadGroup
 from ipulaunch.launcher.cli.options import (
     engine_from,
     engine_options,
@@ -31,18 +30,6 @@ from ipulaunch.launcher.engines.registry import choose_engine
 from ipulaunch.launcher.launch.earlier_runs import with_resume
 from ipulaunch.launcher.launch.planning import PROGRAM
 from ipulaunch.launcher.launch.program_planning import plan_program
-
-
-class Doctor(NearMissGroup):
-    """One command for each workload and one for programs; without any, the machine alone."""
-
-    def list_commands(self, ctx: click.Context) -> List[str]:
-        return [*SUMMARIES, PROGRAM]
-
-    def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
-        if name in SUMMARIES:
-            return _doctor_workload(name)
-        return _doctor_program if name == PROGRAM else None
 
 
 def _report_options(function: Any) -> Any:
@@ -68,7 +55,7 @@ def _machine_options(function: Any) -> Any:
     return function
 
 
-@click.group("doctor", cls=Doctor, invoke_without_command=True, subcommand_metavar="[WORKLOAD [OPTIONS]]")
+@click.group("doctor", cls=WorkloadGroup, invoke_without_command=True, subcommand_metavar="[WORKLOAD [OPTIONS]]")
 @where_options
 @_report_options
 @_machine_options
@@ -95,6 +82,7 @@ def _names_a_workload(ctx: click.Context) -> bool:
     return workload is not None
 
 
+@command.for_each_workload
 def _doctor_workload(workload: str) -> click.Command:
     @workload_command(workload, f"Whether {workload} would run here, and what it lacks.")
     @where_options
@@ -112,7 +100,7 @@ def _doctor_workload(workload: str) -> click.Command:
     return doctor
 
 
-@click.command(PROGRAM)
+@command.command(PROGRAM)
 @where_options
 @_report_options
 @engine_options

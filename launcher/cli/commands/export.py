@@ -13,7 +13,7 @@ from ipulaunch.configs.runs.directory import RUNS
 from ipulaunch.configs.settings.schema import whole_path
 from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.launcher.cli.export_output import print_or_run
-from ipulaunch.launcher.cli.groups import NearMissGroup
+from ipulaunch.launcher.cli.groups import WorkloadGroup
 from ipulaunch.launcher.cli.options import PATH, SERVED_MODEL, Decorator, decorate, engine_from, with_help
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.engine import Engine
@@ -38,21 +38,15 @@ _OPTIONS: List[Decorator] = [
 ]
 
 
-class Exports(NearMissGroup):
+class Exports(WorkloadGroup):
     """One export command for each workload, and one for each run."""
 
     what = "workload or run"
-
-    def list_commands(self, ctx: click.Context) -> List[str]:
-        return list(SUMMARIES)
 
     def resolve_command(self, ctx: click.Context, args: List[str]) -> Any:
         if args and _is_run(args[0]):
             return args[0], _export_run, args[1:]
         return super().resolve_command(ctx, args)
-
-    def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
-        return _export_workload(name) if name in SUMMARIES else None
 
 
 def _is_run(name: str) -> bool:
@@ -71,6 +65,7 @@ def command() -> None:
     """
 
 
+@command.for_each_workload
 def _export_workload(workload: str) -> click.Command:
     @workload_command(workload, f"Export a model of {workload} for servers.")
     @_with_options

@@ -7,7 +7,7 @@ from typing import Any, List, Optional
 import click
 
 from ipulaunch.configs.settings.workloads import SUMMARIES
-from ipulaunch.launcher.cli.groups import NearMissGroup
+from ipulaunch.launcher.cli.groups import WorkloadGroup
 from ipulaunch.launcher.cli.launch_output import print_plan
 from ipulaunch.launcher.cli.options import (
     engine_from,
@@ -32,11 +32,8 @@ _SUGGEST = "--suggest-splits"
 _SPLIT_BY_DEFAULT = "imagenet"  # the workload of Graphcore's application
 
 
-class Plans(NearMissGroup):
+class Plans(WorkloadGroup):
     """One plan command for each workload, and one for programs."""
-
-    def list_commands(self, ctx: click.Context) -> List[str]:
-        return [*SUMMARIES, PROGRAM]
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         """Put the workload first, where it is named after --suggest-splits or not at all."""
@@ -44,11 +41,6 @@ class Plans(NearMissGroup):
             name = next((word for word in args if word in SUMMARIES), _SPLIT_BY_DEFAULT)
             args = [name, *(word for word in args if word != name)]
         return super().parse_args(ctx, args)
-
-    def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
-        if name in SUMMARIES:
-            return _plan_workload(name)
-        return _plan_program if name == PROGRAM else None
 
 
 @click.group("plan", cls=Plans, options_metavar="", subcommand_metavar="WORKLOAD [OPTIONS]")
@@ -70,6 +62,7 @@ def _output_options(function: Any) -> Any:
     )
 
 
+@command.for_each_workload
 def _plan_workload(workload: str) -> click.Command:
     @workload_command(workload, f"Show the plan for {workload}.")
     @where_options
@@ -110,7 +103,7 @@ def _plan_workload(workload: str) -> click.Command:
     return plan
 
 
-@click.command(PROGRAM)
+@command.command(PROGRAM)
 @where_options
 @_output_options
 @program_options

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+import json
+from typing import Any, Dict, List
 
 import click
 
 from ipulaunch.configs.messages import note
-from ipulaunch.configs.settings.workloads import SUMMARIES
-from ipulaunch.launcher.cli.groups import NearMissGroup
+from ipulaunch.launcher.cli.groups import WorkloadGroup
 from ipulaunch.launcher.cli.measurement import MeasurementOptions, measure
-from ipulaunch.launcher.cli.options import PATH, SERVED_MODEL, Decorator, decorate
-from ipulaunch.launcher.cli.request_output import print_measurement
+from ipulaunch.launcher.cli.options import SERVED_MODEL, SERVER, Decorator, decorate
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.serving.servers import RUNNING_TIMEOUT_S, TIMEOUT_S
 from ipulaunch.launcher.show.messages import show_messages
+from ipulaunch.launcher.show.picture import table
 
 _OPTIONS: List[Decorator] = [
     click.option(
         "--server", metavar="HOST:PORT", help="Only send, to this server, which may be any TensorFlow Serving."
     ),
-    click.option(
-        "--port",
-        type=click.IntRange(0, 65535),
-        default=8500,
-        show_default=True,
-        help="Port to serve on; 0 takes a free one.",
-    ),
-    click.option(
-        "--rest-port",
-        type=click.IntRange(0, 65535),
-        default=8501,
-        show_default=True,
-        help="Port of REST; 0 takes a free one.",
-    ),
+    *SERVER,
     click.option(
         "--served-name",
         metavar="NAME",
@@ -68,12 +55,6 @@ _OPTIONS: List[Decorator] = [
     ),
     *SERVED_MODEL,
     click.option(
-        "--serving-bin-path", type=PATH, help="TensorFlow Serving's tensorflow_model_server. Default: the one found."
-    ),
-    click.option(
-        "--own-server", is_flag=True, help="Use ipulaunch's own server, even where tensorflow_model_server is found."
-    ),
-    click.option(
         "--timeout",
         type=click.FloatRange(0, min_open=True),
         help=f"Seconds to wait for the server to answer. Default: {TIMEOUT_S:g}; with --server {RUNNING_TIMEOUT_S:g}.",
@@ -82,17 +63,7 @@ _OPTIONS: List[Decorator] = [
 ]
 
 
-class RequestCommands(NearMissGroup):
-    """One command for each workload."""
-
-    def list_commands(self, ctx: click.Context) -> List[str]:
-        return list(SUMMARIES)
-
-    def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
-        return _command(name) if name in SUMMARIES else None
-
-
-@click.group("request", cls=RequestCommands, options_metavar="", subcommand_metavar="WORKLOAD [OPTIONS]")
+@click.group("request", cls=WorkloadGroup, options_metavar="", subcommand_metavar="WORKLOAD [OPTIONS]")
 def command() -> None:
     """Measure the serving of a workload: ipulaunch request imagenet --config resnet50_infer_bs16 --num-threads 32
 
@@ -101,6 +72,7 @@ def command() -> None:
     """
 
 
+@command.for_each_workload
 def _command(workload: str) -> click.Command:
     @workload_command(workload, f"Measure the serving of {workload}: export, serve, send, measure.")
     @_with_options
@@ -113,7 +85,7 @@ def _command(workload: str) -> click.Command:
             refuse_silent_rehearsal(engine, options.engine, "--engine openmpi")
         resolved = settings_from(workload, values, on_cpus=engine.is_rehearsal)
         show_messages(map(note, resolved.notes))
-        print_measurement(measure(resolved, options), as_json)
+        _print_measurement(measure(resolved, options), as_json)
 
     for option in request.params:  # here it is the batch of a request
         if option.name == "training__micro_batch_size":
@@ -123,3 +95,25 @@ def _command(workload: str) -> click.Command:
 
 def _with_options(command: Any) -> Any:
     return decorate(command, _OPTIONS)
+
+
+def _print_measurement(result: Dict[str, Any], as_json: bool) -> None:
+    """Throughput, latency, and accuracy where the samples have labels."""
+    if as_json:
+        click.echo(json.dumps(result, indent=1))
+        return
+    for number, latency in enumerate(result.get("first_sender_ms", ())):
+        click.echo(f"request {number}: {latency:.2f} ms")
+    latency = result["latency_ms"]
+    shown = ("mean", "p50", "p90", "p99", "min", "max")
+    server = "ipulaunch's own server" if result["server"] == "own" else result["server"]
+    rows = [
+        ("server", f"{server}, model {result['model']}"),
+        ("sent", f"{result['requests']} requests of {result['batch_size']} from {result['senders']} senders"),
+        ("latency", ", ".join(f"{name} {latency[name]:.2f}" for name in shown) + " ms"),
+    ]
+    if result["accuracy"] is not None:
+        which = "synthetic samples" if result["samples_are_synthetic"] else "samples"
+        rows.append(("accuracy", f"{result['accuracy']:.4f} on {result['distinct_samples']} {which}"))
+    click.echo(table(rows))
+    click.echo(f"Average throughput: {result['throughput']:.1f} samples/sec")

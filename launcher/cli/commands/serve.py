@@ -14,7 +14,7 @@ import click
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.messages import warning
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory
-from ipulaunch.launcher.cli.options import PATH
+from ipulaunch.launcher.cli.options import server_options
 from ipulaunch.launcher.serving.model_server import find_model_server
 from ipulaunch.launcher.serving.process import Address
 from ipulaunch.launcher.serving.served import ExportFailed, Served, exported, served_directory
@@ -25,25 +25,10 @@ from ipulaunch.launcher.supervise.stop_signals import StopSignals
 
 @click.command("serve", short_help="Serve an exported model over gRPC and REST.")
 @click.argument("model", metavar="DIRECTORY|RUN")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8500, show_default=True, help="Port of gRPC; 0 takes a free one."
-)
-@click.option(
-    "--rest-port",
-    type=click.IntRange(0, 65535),
-    default=8501,
-    show_default=True,
-    help="Port of REST; 0 takes a free one.",
-)
+@server_options
 @click.option("--host", help=f"Address to answer on; 0.0.0.0 is every network. Default: {LOOPBACK}, this machine only.")
 @click.option(
     "--model-name", metavar="NAME", help="Name that requests use. Default: that of the export, or of DIRECTORY."
-)
-@click.option(
-    "--serving-bin-path", type=PATH, help="TensorFlow Serving's tensorflow_model_server. Default: the one found."
-)
-@click.option(
-    "--own-server", is_flag=True, help="Use ipulaunch's own server, even where tensorflow_model_server is found."
 )
 @click.option(
     "--timeout",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict
 
 import click
 
-from ipulaunch.configs.settings.workloads import SUMMARIES
 from ipulaunch.configs.sites import SCHEDULERS, Site, read_site
-from ipulaunch.launcher.cli.groups import NearMissGroup
+from ipulaunch.launcher.cli.groups import WorkloadGroup
 from ipulaunch.launcher.cli.launch_output import solution_data
 from ipulaunch.launcher.cli.options import (
     engine_from,
@@ -77,21 +76,12 @@ _HELP = {
 }
 
 
-class Submits(NearMissGroup):
-    """One submit command for each workload."""
-
-    def list_commands(self, ctx: click.Context) -> List[str]:
-        return list(SUMMARIES)
-
-    def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
-        return _submit(name) if name in SUMMARIES else None
-
-
-@click.group("submit", cls=Submits, options_metavar="", subcommand_metavar="WORKLOAD [OPTIONS]")
+@click.group("submit", cls=WorkloadGroup, options_metavar="", subcommand_metavar="WORKLOAD [OPTIONS]")
 def command() -> None:
     """Submit a training to a cluster: ipulaunch submit cosmoflow --pod 16 --scheduler slurm --dry-run"""
 
 
+@command.for_each_workload
 def _submit(workload: str) -> click.Command:
     @workload_command(workload, f"Submit {workload} to a cluster.")
     @launch_options
