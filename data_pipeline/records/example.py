@@ -44,6 +44,18 @@ def find_features(record: Bytes, limit: int = -1) -> Dict[str, Span]:
     return found
 
 
+def encoded_features(record: bytes) -> Iterator[Tuple[str, bytes]]:
+    """Each feature of an Example as it is encoded there, with its name."""
+    position, end = 0, len(record)
+    while position < end:
+        field, inside, position = _field(record, position, end)
+        while field == 1 and inside < position:
+            start = inside
+            inner, entry, inside = _field(record, start, position)
+            if inner == 1:
+                yield _entry(record, entry, inside)[0], record[start:inside]
+
+
 def features_by_parts(
     read: Callable[[int, int], bytes], size: int, wanted: Container[str]
 ) -> Iterator[Tuple[str, Span]]:

@@ -1,178 +1,181 @@
-"""Turns ImageNet's raw images into TFRecord files of the published form; continues an interrupted build."""
+"""Turns ImageNet's raw images, or those of record files, into TFRecord files; continues an interrupted build."""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import contextlib
+import itertools
 import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from ipulaunch.configs.errors import DataError, UsageError
-from ipulaunch.configs.runs.directory import made_whole, write_whole
+from ipulaunch.configs.runs.directory import made_whole
 from ipulaunch.configs.text import counted, duration
 from ipulaunch.data_pipeline.parallel import Progress, Report, cores, in_order
-from ipulaunch.data_pipeline.records.tfrecord import scan
-from ipulaunch.data_pipeline.tools.new_set import encode_example, locked, write_records
+from ipulaunch.data_pipeline.records.tfrecord import FOOTER, HEADER, scan
+from ipulaunch.data_pipeline.tools.build_images import Images
+from ipulaunch.data_pipeline.tools.build_state import BuildState
+from ipulaunch.data_pipeline.tools.new_set import locked, write_records
 from ipulaunch.data_pipeline.tools.preparation import Preparation, preparation_of
-from ipulaunch.data_pipeline.tools.raw_images import RawImage, list_images
+from ipulaunch.data_pipeline.tools.raw_images import raw_images
+from ipulaunch.data_pipeline.tools.record_images import record_images
 from ipulaunch.data_pipeline.tools.verify import check_file
 
 _IMAGES_PER_SHARD = 1251  # as in the published set: 1,281,167 images in 1024 files
-_STATE = ".ipulaunch-build.json"
 _TRIED = 48  # images, for an estimate
-_BESIDE = 300  # bytes of a record that are not its image
 
 
 class _Shard(NamedTuple):
     path: Path
-    images: List[RawImage]
+    images: Images
+    numbers: range
+
+
+class _Build(NamedTuple):
+    """What is the same for all files."""
+
+    preparation: Preparation
+    tolerant: bool  # leave damaged images out
+    state: BuildState
+    progress: Progress
 
 
 def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     """Write all shards that are not there yet, after an estimate of their size and of the time."""
     out, preparation = Path(options["out"]), preparation_of(options)
-    labels, threads = options["validation_labels"], options["workers"] or cores()
-    images = list_images(Path(options["raw"]), Path(labels) if labels else None)
+    threads, tolerant = options["workers"] or cores(), options.get("bad_records") == "skip"
+    images = _images_of(options, preparation, report)
     shards = _shards(out, images, options["shards"])
     out.mkdir(parents=True, exist_ok=True)
     busy = UsageError(f"another process is building a set in {out}", hint="wait for its end")
     with locked(out, busy):
-        _claim(out, images, len(shards["train"]), preparation)
+        state = BuildState(out, images, len(shards.get("train", ())), preparation)
         everything = [shard for part in shards.values() for shard in part]
-        waiting = [shard for shard in everything if not _is_whole(shard)]
-        report({"event": "note", "text": _estimate(out, waiting, preparation, threads)})
-        progress = Progress(report, "images", sum(len(shard.images) for shard in waiting))
-
-        def write(shard: _Shard) -> int:
-            return _write_shard(shard, preparation, progress)
-
-        converted = sum(in_order(write, waiting, threads, progress))
+        waiting = [shard for shard in everything if not _is_whole(shard, state)]
+        report({"event": "note", "text": _estimate(out, waiting, preparation, threads, tolerant)})
+        progress = Progress(report, "images", sum(len(shard.numbers) for shard in waiting))
+        build = _Build(preparation, tolerant, state, progress)
+        converted = sum(in_order(lambda shard: _write_shard(shard, build), waiting, threads, progress))
+    defects = [defect.message for part in images.values() for defect in part.defects]
+    left_out = [message for shard in everything for message in state.left_out.get(shard.path.name, ())]
     return {
         "out": str(out),
-        "images": {split: len(part) for split, part in images.items()},
-        "classes": max(image.label for image in images["train"]) if images["train"] else 0,
+        "images": {split: _written(part, state) for split, part in shards.items()},
+        "classes": images["train"].classes if "train" in images else None,
         "shards": {split: len(part) for split, part in shards.items()},
         "kept": len(everything) - len(waiting),
         "converted": converted,
+        "left_out": left_out,
+        "damaged_files": defects,
         "preparation": preparation.text,
         "bytes": sum(shard.path.stat().st_size for shard in everything),
     }
 
 
-def _is_whole(shard: _Shard) -> bool:
-    """Whether a file is there with all its records: a machine that lost power may have kept its name alone."""
-    if not shard.path.is_file():
-        return False
-    found = scan(shard.path)
-    return found.defect is None and len(found.offsets) == len(shard.images)
+def _images_of(options: Mapping[str, Any], preparation: Preparation, report: Report) -> Mapping[str, Images]:
+    """The images that the options name, by split."""
+    raw, records, labels = options.get("raw"), options.get("records"), options["validation_labels"]
+    if raw is not None and records is None:
+        return raw_images(Path(raw), Path(labels) if labels else None)
+    if raw is not None or records is None:
+        raise UsageError("a build needs either --raw or --records", hint="give one of them")
+    if labels is not None:
+        raise UsageError("--validation-labels is for --raw: records have labels of their own", hint="leave it out")
+    if preparation == Preparation() and options["shards"] is None:
+        raise UsageError(f"nothing would change in {records}", hint="give --shorter-side, --pixels or --shards")
+    return record_images(Path(records), report, tolerant=options.get("bad_records") == "skip")
 
 
-def _estimate(out: Path, waiting: Sequence[_Shard], preparation: Preparation, threads: int) -> str:
-    """The size and the time that some of the images promise for all; an error if the disk cannot take that."""
-    images = [image for shard in waiting for image in shard.images]
-    if not images:
-        return "all files are there"
-    tried = images[:: -(-len(images) // _TRIED)]
-    start = time.perf_counter()
-    size = sum(len(preparation.apply(image.file).encoded) + _BESIDE for image in tried) / len(tried) * len(images)
-    seconds = (time.perf_counter() - start) / len(tried) * len(images) / threads
-    free = shutil.disk_usage(out).free
-    if size > free:
-        raise DataError(
-            f"{len(images)} images take about {size / 1e9:.1f} GB in {out}, which has {free / 1e9:.1f} GB to spare",
-            hint="give --out a directory on a larger disk, or choose a smaller --shorter-side; --pixels take most",
-        )
-    return (
-        f"{len(images)} images in {counted(len(waiting), 'file')}: about {size / 1e9:.3g} GB and"
-        f" {duration(seconds)} with {counted(threads, 'thread')}; {out} has {free / 1e9:.1f} GB to spare"
-    )
-
-
-def _shards(out: Path, images: Dict[str, List[RawImage]], asked: Optional[int]) -> Dict[str, List[_Shard]]:
+def _shards(out: Path, images: Mapping[str, Images], asked: Optional[int]) -> Dict[str, List[_Shard]]:
+    """The new files of each split: as many as asked for, or as many as the set has that is prepared."""
     shards = {}
     for split, part in images.items():
-        if not part:
-            raise DataError(f"there are no images for {split}")
-        files = asked or -(-len(part) // _IMAGES_PER_SHARD)
+        files = asked or -(-part.count // _IMAGES_PER_SHARD)
         if asked and split == "validation":
             files = max(1, asked // 8)  # as published
-        edges = [len(part) * number // files for number in range(files + 1)]
+        edges = [part.count * number // files for number in range(files + 1)]
+        if part.edges is not None and not asked:
+            edges, files = part.edges, len(part.edges) - 1
         shards[split] = [
-            _Shard(out / f"{split}-{number:05}-of-{files:05}", part[edges[number] : edges[number + 1]])
+            _Shard(out / f"{split}-{number:05}-of-{files:05}", part, range(edges[number], edges[number + 1]))
             for number in range(files)
         ]
     return shards
 
 
-def _claim(out: Path, images: Dict[str, List[RawImage]], shards: int, preparation: Preparation) -> None:
-    """Refuse an `out` that was begun with other images or options; remove what a killed build left half-written."""
-    names = [f"{split} {image.label} {image.file.name}" for split, part in images.items() for image in part]
-    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
-    state = {"images": digest, "shards": shards, **preparation.state}
-    place = out / _STATE
-    if not place.exists():
-        if next(out.iterdir(), None) is not None:
-            raise UsageError(f"{out} exists and is not an empty directory", hint="give --out a new directory")
-        write_whole(place, json.dumps({**state, "count": len(names)}, indent=1) + "\n")
-        return
-    try:
-        before = json.loads(place.read_text(encoding="utf-8"))
-    except ValueError:
-        before = {}
-    changed = [name.replace("_", " ") for name, value in state.items() if before.get(name) != value]
-    if changed:
-        hint = "give the same options to continue it, or --out another directory"
-        if "images" in changed:
-            changed[0] += _difference(before.get("count"), len(names))
-            hint = "to continue it, put back what is missing and remove what was added, or give --out a new directory"
-        raise UsageError(f"{out} holds a build that was begun with other {' and '.join(changed)}", hint=hint)
-    for leftover in out.glob(".*-*-of-*.*"):
-        leftover.unlink()
+def _is_whole(shard: _Shard, state: BuildState) -> bool:
+    """Whether a file is there with all its records: a machine that lost power may have kept its name alone."""
+    if not shard.path.is_file():
+        return False
+    found = scan(shard.path)
+    return found.defect is None and len(found.offsets) == _written([shard], state)
 
 
-def _difference(before: Any, now: int) -> str:
-    """How many images there are now, compared with before, if that is known."""
-    if not isinstance(before, int):
-        return ""
-    if before == now:
-        return f" (there are still {now}, with other names or classes)"
-    return f" (there are {now} now, {abs(now - before)} {'fewer' if now < before else 'more'})"
+def _written(shards: Sequence[_Shard], state: BuildState) -> int:
+    """How many images these files have."""
+    return sum(len(shard.numbers) - len(state.left_out.get(shard.path.name, ())) for shard in shards)
 
 
-def _write_shard(shard: _Shard, preparation: Preparation, progress: Progress) -> int:
+def _estimate(out: Path, waiting: Sequence[_Shard], preparation: Preparation, threads: int, tolerant: bool) -> str:
+    """The size and the time that some of the images promise for all; an error if the disk cannot take that."""
+    count = sum(len(shard.numbers) for shard in waiting)
+    if not count:
+        return "all files are there"
+    makers = {images: images.maker(preparation) for images in {shard.images for shard in waiting}}
+    every = ((makers[shard.images], number) for shard in waiting for number in shard.numbers)
+    sizes, tried, start = [], 0, time.perf_counter()
+    for make, number in itertools.islice(every, 0, None, -(-count // _TRIED)):
+        tried += 1
+        with contextlib.suppress(*[DataError] * tolerant):
+            sizes.append(len(make(number).data) + HEADER + FOOTER)
+    if not sizes:
+        raise DataError(f"none of {counted(tried, 'image')} that were tried can be used", hint="is it the right set?")
+    seconds = (time.perf_counter() - start) / tried * count / threads
+    size, free = sum(sizes) / tried * count, shutil.disk_usage(out).free
+    if size > free:
+        raise DataError(
+            f"{count} images take about {size / 1e9:.1f} GB in {out}, which has {free / 1e9:.1f} GB to spare",
+            hint="give --out a directory on a larger disk, or choose a smaller --shorter-side; --pixels take most",
+        )
+    return (
+        f"{count} images in {counted(len(waiting), 'file')}: about {size / 1e9:.3g} GB and"
+        f" {duration(seconds)} with {counted(threads, 'thread')}; {out} has {free / 1e9:.1f} GB to spare"
+    )
+
+
+def _write_shard(shard: _Shard, build: _Build) -> int:
     """Write one file of records, and read it back; returns how many images were converted."""
-    converted = 0
+    make, converted = shard.images.maker(build.preparation), 0
+    left_out: List[str] = []
 
     def records() -> Iterator[bytes]:
         nonlocal converted
-        for image in shard.images:
-            encoded, header, is_new = preparation.apply(image.file)
-            converted += is_new
-            yield encode_example(
-                {
-                    "image/height": [header.height],
-                    "image/width": [header.width],
-                    "image/colorspace": "RGB",
-                    "image/channels": [3],
-                    "image/format": header.format,
-                    "image/filename": image.file.name,
-                    "image/class/label": [image.label],
-                    "image/class/synset": image.synset,
-                    **({"image/preparation": preparation.text} if preparation.text else {}),
-                    "image/encoded": encoded,
-                }
-            )
-            progress.add()
+        for number in shard.numbers:
+            try:
+                data, is_new = make(number)
+            except DataError as error:
+                if not build.tolerant:
+                    raise
+                left_out.append(error.message)
+            else:
+                converted += is_new
+                yield data
+            build.progress.add()
 
     with made_whole(shard.path) as temporary:
         write_records(temporary, records())
+        if left_out and len(left_out) == len(shard.numbers):  # rather a disk that fails than as many bad images
+            raise DataError(
+                f"none of the {len(left_out)} images of {shard.path.name} can be used; the first: {left_out[0]}",
+                hint="check the disk that they are read from",
+            )
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        checked = check_file("imagenet", "", temporary, progress)
-        if checked.defects or checked.records != len(shard.images):
-            found = checked.defects[0][1] if checked.defects else f"{checked.records} of {len(shard.images)} records"
+        checked, expected = check_file("imagenet", "", temporary, build.progress), len(shard.numbers) - len(left_out)
+        if checked.defects or checked.records != expected:
+            found = checked.defects[0][1] if checked.defects else f"{checked.records} of {expected} records"
             raise DataError(f"{shard.path} is not as it was written: {found}", hint="check that disk")
+        build.state.leave_out(shard.path.name, left_out)
     return converted

@@ -100,8 +100,17 @@ def generator(seed: int, split: str, number: int) -> np.random.Generator:
 
 def encode_example(features: Mapping[str, Value]) -> bytes:
     """A tf.train.Example with these features."""
-    entries = [_field(1, _field(1, name.encode()) + _field(2, _feature(value))) for name, value in features.items()]
+    return example_of(encode_feature(name, value) for name, value in features.items())
+
+
+def example_of(entries: Iterable[bytes]) -> bytes:
+    """A tf.train.Example of encoded features."""
     return _field(1, b"".join(entries))
+
+
+def encode_feature(name: str, value: Value) -> bytes:
+    """A feature as a tf.train.Example holds it."""
+    return _field(1, _field(1, name.encode()) + _field(2, _feature(value)))
 
 
 def write_records(path: Path, records: Iterable[bytes], *, packed: bool = False) -> None:

@@ -10,23 +10,17 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import tensorflow as tf
 
-from ipulaunch.configs.errors import DataError, UsageError
+from ipulaunch.configs.errors import UsageError
 from ipulaunch.data_pipeline.records.pixels import FORMAT, encode_pixels
-from ipulaunch.data_pipeline.sources.image_decoding import defect_of
+from ipulaunch.data_pipeline.sources.image_decoding import Undecodable, defect_of
 from ipulaunch.data_pipeline.sources.image_header import ImageHeader, NotAnImage, read_header
-from ipulaunch.data_pipeline.tools.raw_archives import RawFile
 
 DEFAULT_QUALITY = 95  # of smaller images; with 90, users have reported less accuracy
 _CONVERTED_QUALITY = 96  # of PNG and CMYK, and of images with another longest side
-_REPLACE = (
-    "replace it by a good image of the same name and run the same line again, which continues; to do without it,"
-    " remove it and give --out a new directory"
-)
-_FETCH = "fetch the archive again and run the same line again, which continues"
 
 
 class Prepared(NamedTuple):
-    """An image as it goes into a record, and whether it is another one than the raw image."""
+    """An image as it goes into a record, and whether it is another one than before."""
 
     encoded: bytes
     header: ImageHeader
@@ -54,16 +48,13 @@ class Preparation(NamedTuple):
             return f"{size}pixels"
         return f"{size}JPEG quality {self.quality}" if size else ""
 
-    def apply(self, file: RawFile) -> Prepared:
+    def apply(self, data: bytes) -> Prepared:
         """The image, prepared. A JPEG in RGB or grey that is small enough stays as it is, unless it becomes pixels."""
-        data = file.read()
         try:
             published = _published(data, read_header(data))
             decoded = _decoded(published)  # also if it stays: an image that is cut off would end a training
         except (NotAnImage, tf.errors.InvalidArgumentError) as error:
-            hint = _REPLACE if file.size is None else _FETCH
-            why = error if isinstance(error, NotAnImage) else defect_of(data)
-            raise DataError(f"{file} cannot be decoded: {why}", hint=hint) from error
+            raise Undecodable(str(error) if isinstance(error, NotAnImage) else defect_of(data)) from error
         header = read_header(published)
         size = self._size(header)
         if size is None and not self.pixels:
@@ -109,6 +100,8 @@ def preparation_of(options: Dict[str, Any]) -> Preparation:
 
 def _published(data: bytes, header: ImageHeader) -> bytes:
     """The image as the published set has it: PNG and CMYK images become RGB JPEGs."""
+    if header.format == FORMAT:
+        raise NotAnImage("plain pixels already; prepare the set that they were made of")
     if header.format == "JPEG" and header.channels in (1, 3):
         return data
     pixels = tf.io.decode_image(data, channels=3, expand_animations=False)

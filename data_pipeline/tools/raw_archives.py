@@ -11,6 +11,11 @@ from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional
 from ipulaunch.configs.errors import DataError
 
 _SUFFIXES = {".jpeg", ".jpg", ".png"}
+_REPLACE = (
+    "replace it by a good image of the same name and run the same line again, which continues; to do without it,"
+    " remove it and give --out a new directory, or give --bad-records skip"
+)
+_FETCH = "fetch the archive again and run the same line again, which continues"
 TRAIN, VALIDATION = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"
 
 
@@ -29,6 +34,11 @@ class RawFile(NamedTuple):
 
     def __str__(self) -> str:
         return str(self.path) if self.size is None else f"{self.path}: {self.name} at byte {self.offset}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do if it is damaged."""
+        return _REPLACE if self.size is None else _FETCH
 
     def read(self) -> bytes:
         if self.size is None:

@@ -8,7 +8,12 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ipulaunch.configs.errors import DataError
+from ipulaunch.data_pipeline.records.files import SPLITS
+from ipulaunch.data_pipeline.sources.image_decoding import Undecodable
 from ipulaunch.data_pipeline.tools import raw_archives
+from ipulaunch.data_pipeline.tools.build_images import PREPARATION, Images, Maker, NewRecord
+from ipulaunch.data_pipeline.tools.new_set import encode_example
+from ipulaunch.data_pipeline.tools.preparation import Preparation
 from ipulaunch.data_pipeline.tools.raw_archives import RawFile, is_image
 
 _LABELS = "validation_labels.txt"
@@ -25,6 +30,51 @@ class RawImage(NamedTuple):
     file: RawFile
     label: int  # from 1
     synset: str
+
+
+class RawImages(Images):
+    """The raw images of a split."""
+
+    def __init__(self, images: List[RawImage]) -> None:
+        self.images, self.count = images, len(images)
+        self.classes = max(image.label for image in images)
+
+    def names(self) -> List[str]:
+        return [f"{image.label} {image.file.name}" for image in self.images]
+
+    def maker(self, preparation: Preparation) -> Maker:
+        def make(number: int) -> NewRecord:
+            image = self.images[number]
+            try:
+                encoded, header, is_new = preparation.apply(image.file.read())
+            except Undecodable as error:
+                raise DataError(f"{image.file} cannot be decoded: {error}", hint=image.file.remedy) from error
+            record = encode_example(
+                {
+                    "image/height": [header.height],
+                    "image/width": [header.width],
+                    "image/colorspace": "RGB",
+                    "image/channels": [3],
+                    "image/format": header.format,
+                    "image/filename": image.file.name,
+                    "image/class/label": [image.label],
+                    "image/class/synset": image.synset,
+                    **({PREPARATION: preparation.text} if preparation.text else {}),
+                    "image/encoded": encoded,
+                }
+            )
+            return NewRecord(record, is_new)
+
+        return make
+
+
+def raw_images(raw: Path, validation_labels: Optional[Path]) -> Dict[str, Images]:
+    """All raw images, by split."""
+    found = list_images(raw, validation_labels)
+    for split in SPLITS:
+        if not found.get(split):
+            raise DataError(f"there are no images for {split}")
+    return {split: RawImages(images) for split, images in found.items()}
 
 
 def list_images(raw: Path, validation_labels: Optional[Path]) -> Dict[str, List[RawImage]]:

@@ -10,6 +10,8 @@ import click
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.cli.data_tasks import run_task
 
+_MOST_LEFT_OUT = 50  # that are listed; --json has all
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
@@ -88,17 +90,19 @@ def build() -> None:
     """Build record files from raw data."""
 
 
-@build.command("imagenet", short_help="Turn raw images into TFRecord files.")
+@build.command("imagenet", short_help="Turn raw images, or records, into TFRecord files.")
+@click.option("--raw", type=click.Path(), help="Directory with train/ and validation/, or with ILSVRC2012_img_*.tar.")
 @click.option(
-    "--raw",
-    type=click.Path(),
-    required=True,
-    help="Directory with train/ and validation/, or with ILSVRC2012_img_*.tar.",
+    "--records", type=click.Path(), help="Directory with a set of TFRecord files to prepare, instead of raw images."
 )
 @click.option(
     "--out", type=click.Path(), required=True, help="New directory, or that of an interrupted build to continue."
 )
-@click.option("--shards", type=click.IntRange(1, 99999), help="Training files; validation gets an eighth as many.")
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 99999),
+    help="Training files; validation gets an eighth as many. Default: those of --records, else 1251 images a file.",
+)
 @click.option(
     "--longest-side", type=click.IntRange(1), help="Shrink images whose longest side has more pixels than this."
 )
@@ -112,17 +116,32 @@ def build() -> None:
 @click.option(
     "--validation-labels", type=click.Path(), help="File with the class of each validation image, one per line."
 )
+@click.option(
+    "--bad-records",
+    type=click.Choice(["fail", "skip"]),
+    default="fail",
+    show_default=True,
+    help="At a damaged image or record, end the build, or leave it out and say so.",
+)
 @click.option("--workers", type=click.IntRange(1), help="Files to write at the same time. Default: one per core.")
 @json_option
 def build_imagenet(as_json: bool, **options: Any) -> None:
-    """Turn class folders or the challenge's archives into TFRecord files. An interrupted build continues."""
+    """Turn class folders, the challenge's archives, or record files into TFRecord files, also with smaller images.
+
+    An interrupted build continues.
+    """
     result = run_task("build_imagenet", options).result
     if as_json:
         print_json(result)
         return
     for split, count in result["images"].items():
         click.echo(f"{split}: {count} images in {counted(result['shards'][split], 'file')}")
-    click.echo(f"{result['classes']} classes; {result['converted']} images converted, {result['kept']} files kept")
+    classes = f"{result['classes']} classes; " if result["classes"] is not None else ""
+    click.echo(f"{classes}{result['converted']} images converted, {result['kept']} files kept")
+    for message in (result["damaged_files"] + result["left_out"])[:_MOST_LEFT_OUT]:
+        click.echo(f"left out: {message}")
+    if result["left_out"]:
+        click.echo(f"{counted(len(result['left_out']), 'damaged image')} left out")
     if result["preparation"]:
         click.echo(f"prepared: {result['preparation']}")
     click.echo(f"{size(result['bytes'])} in {result['out']}")

@@ -111,7 +111,7 @@ def test_make_hands_its_options_over(words: str, name: str, options: Any, task: 
         "make nothing --out d",
         "make imagenet --out d --classes 1001",
         "bench mnist",
-        "build imagenet --out d",
+        "build imagenet --raw r",
     ],
 )
 def test_wrong_command_lines(words: str, ipulaunch: Run) -> None:
@@ -232,7 +232,8 @@ def test_audit_of_a_run_that_was_submitted(task: Any, ipulaunch: Run, tmp_path: 
 
 def test_build(task: Any, ipulaunch: Run) -> None:
     counts = {"images": {"train": 12}, "shards": {"train": 1}, "classes": 3, "kept": 0, "converted": 2}
-    result = {"event": "result", "out": "o", **counts, "bytes": 2_400_000, "preparation": "pixels"}
+    left_out = {"left_out": ["f, record 1: bad"], "damaged_files": ["g: cut off"]}
+    result = {"event": "result", "out": "o", **counts, **left_out, "bytes": 2_400_000, "preparation": "pixels"}
     seen = task({"event": "note", "text": "12 images: about 2 GB"}, result)
     code, out, err = ipulaunch("data", "build", "imagenet", "--raw", "r", "--out", "o", "--shards", "1", "--pixels")
     assert (code, out.splitlines(), err) == (
@@ -240,13 +241,16 @@ def test_build(task: Any, ipulaunch: Run) -> None:
         [
             "train: 12 images in 1 file",
             "3 classes; 2 images converted, 0 files kept",
+            "left out: g: cut off",
+            "left out: f, record 1: bad",
+            "1 damaged image left out",
             "prepared: pixels",
             "2.4 MB in o",
         ],
         "12 images: about 2 GB\n",
     )
     unset = {"longest_side": None, "shorter_side": None, "quality": None, "validation_labels": None, "workers": None}
-    options = {"raw": "r", "out": "o", "shards": 1, "pixels": True, **unset}
+    options = {"raw": "r", "records": None, "out": "o", "shards": 1, "pixels": True, "bad_records": "fail", **unset}
     assert seen() == {"task": "build_imagenet", "options": options}
 
 
