@@ -24,6 +24,7 @@ pytest.importorskip("grpc", reason="the extra [serving] is not installed")
 from ipulaunch.workers.server.grpc_server import GrpcServer
 
 LIMIT_S = 120.0  # only keeps a test from hanging
+MORE_THAN_IT_GETS = 10**6  # images: nobody is done before the test goes on
 CLASSES, BATCH, UINT8, FLOAT = 251, 16, 4, 1
 
 
@@ -184,7 +185,7 @@ def test_a_thousand_requests_of_32_senders_each_get_their_own_answer(
 
 
 def test_a_sender_that_is_killed_ends_the_others_with_a_verdict(served: Served, send: Callable[..., Sending]) -> None:
-    sending = send(images=2400)
+    sending = send(images=MORE_THAN_IT_GETS)
     sending.wait_for("senders ready")
     served.model.may_answer.clear()
     senders = sending.senders()
@@ -196,7 +197,7 @@ def test_a_sender_that_is_killed_ends_the_others_with_a_verdict(served: Served, 
 
 
 def test_a_server_that_goes_away_ends_the_senders_with_a_verdict(served: Served, send: Callable[..., Sending]) -> None:
-    sending = send(images=2400)
+    sending = send(images=MORE_THAN_IT_GETS)
     sending.wait_for("senders ready")
     served.model.may_answer.clear()
     served.stop()
