@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence
 
 import click
 
@@ -17,6 +17,9 @@ from ipulaunch.launcher.launch.redaction import redacted
 from ipulaunch.launcher.show.messages import messages_data, show_messages
 from ipulaunch.topology.planning.plan import to_json
 from ipulaunch.topology.planning.solver import Solution
+
+if TYPE_CHECKING:
+    from ipulaunch.topology.capacity.memory import IpuMemory
 
 _OF_BATCHES = ("micro_batch_size", "accumulation", "global_batch_size")
 _WIDEST_TABLE = 200  # columns; PopRun's table of more replicas is longer than any terminal
@@ -52,12 +55,15 @@ def solution_data(solution: Solution) -> Dict[str, Any]:
     }
 
 
-def print_plan(solution: Solution, engine: str, *, explain: bool, whole: bool, as_json: bool) -> None:
+def print_plan(
+    solution: Solution, engine: str, *, explain: bool, whole: bool, as_json: bool, memory: Sequence[IpuMemory] = ()
+) -> None:
     """The plan and its picture on stdout; notes and warnings on stderr."""
     from ipulaunch.launcher.show.picture import draw_plan, draw_poprun_table, poprun_table_width, table
 
     if as_json:
-        _print_json({**solution_data(solution), **messages_data(solution.messages)})
+        needs = {"memory": [each.as_data() for each in memory]} if memory else {}
+        _print_json({**solution_data(solution), **needs, **messages_data(solution.messages)})
         return
     plan = solution.plan
     knows_batch = plan.workload != PROGRAM  # a program has its own
@@ -71,6 +77,10 @@ def print_plan(solution: Solution, engine: str, *, explain: bool, whole: bool, a
         if solution.rejected:
             click.echo("instances not taken:")
             click.echo(table([(f"  {r.instances}", r.why) for r in solution.rejected]) + "\n")
+        if memory:
+            from ipulaunch.launcher.show.memory_table import memory_table
+
+            click.echo(memory_table(memory) + "\n")
     click.echo(draw_plan(plan, whole))
     if poprun_table_width(plan) <= _WIDEST_TABLE:
         click.echo("\n" + draw_poprun_table(plan, engine))

@@ -205,7 +205,7 @@ def test_every_source_says_what_it_is(trees: Dict[Path, ast.Module]) -> None:
 
 # Inside a room, from the bottom to the top: a folder or a module imports itself and those before it.
 ORDERS = {
-    "topology": ("machines", "networks", "planning"),
+    "topology": ("machines", "networks", "planning", "capacity"),
     "data_pipeline": (
         *("ending", "order", "parallel", "staging", "records", "sources", "stream", "reported", "tools", "__main__"),
     ),

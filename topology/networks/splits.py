@@ -82,6 +82,17 @@ def suggest_splits(network: Network, stages: int, micro_size: int, by: str = "fl
 
     `by` is the field of Cost to compare: flops (forward and backward), parameters or activations.
     """
+    points = cuts_for(network, stages)
+    pieces = [getattr(cost, by) for cost in stage_costs(network, points, micro_size)]
+    found = shapes(network)
+    widths = [math.prod(found[name]) for name in stage_ends(network, points)]
+    splits = tuple(points[at] for at in _most_even(pieces, widths, stages, _least_largest(pieces, stages)))
+    result = stage_costs(network, splits, micro_size)
+    return Suggestion(splits, result, balance(result, by))
+
+
+def cuts_for(network: Network, stages: int) -> Tuple[str, ...]:
+    """The points to choose from for so many stages; refuses more stages than there can be."""
     points = split_points(network)
     if stages > len(points) + 1:
         raise SettingsError(
@@ -90,13 +101,7 @@ def suggest_splits(network: Network, stages: int, micro_size: int, by: str = "fl
         )
     # A stage keeps its inputs for the backward pass: two after an activation that two layers read, one before it.
     finished = _finished(network, points)
-    points = finished if stages <= len(finished) + 1 else points
-    pieces = [getattr(cost, by) for cost in stage_costs(network, points, micro_size)]
-    found = shapes(network)
-    widths = [math.prod(found[name]) for name in stage_ends(network, points)]
-    splits = tuple(points[at] for at in _most_even(pieces, widths, stages, _least_largest(pieces, stages)))
-    result = stage_costs(network, splits, micro_size)
-    return Suggestion(splits, result, balance(result, by))
+    return finished if stages <= len(finished) + 1 else points
 
 
 def balance(stages: Sequence[Cost], by: str = "flops") -> float:

@@ -19,16 +19,16 @@ from ipulaunch.launcher.cli.options import (
 )
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import choose_engine
+from ipulaunch.launcher.launch.memory_check import check_memory
 from ipulaunch.launcher.launch.planning import PROGRAM, hosts_of_pod
 from ipulaunch.launcher.launch.program_planning import plan_program
 from ipulaunch.launcher.launch.workload_planning import plan_workload
-from ipulaunch.launcher.show.split_suggestion import COSTS, print_suggestion, refuse_splits_by
+from ipulaunch.launcher.show.split_suggestion import SUGGEST, print_suggestion, refuse_splits_by, splits_options
 
 _HELP = {
     "engine": "What starts the instances. Default: poprun.",
     "hosts": "Hosts to plan for: a,b or host[0-3]. Default: as many as come with the IPUs.",
 }
-_SUGGEST = "--suggest-splits"
 _SPLIT_BY_DEFAULT = "imagenet"  # the workload of Graphcore's application
 
 
@@ -37,7 +37,7 @@ class Plans(WorkloadGroup):
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         """Put the workload first, where it is named after --suggest-splits or not at all."""
-        if args and args[0].partition("=")[0] == _SUGGEST:
+        if args and args[0].partition("=")[0] == SUGGEST:
             name = next((word for word in args if word in SUMMARIES), _SPLIT_BY_DEFAULT)
             args = [name, *(word for word in args if word != name)]
         return super().parse_args(ctx, args)
@@ -45,7 +45,7 @@ class Plans(WorkloadGroup):
 
 @click.group("plan", cls=Plans, options_metavar="", subcommand_metavar="WORKLOAD [OPTIONS]")
 @click.option(
-    _SUGGEST,
+    SUGGEST,
     expose_value=False,
     metavar="STAGES",
     help=f"Propose pipeline splits. Of {_SPLIT_BY_DEFAULT}, unless a workload is named.",
@@ -67,17 +67,7 @@ def _plan_workload(workload: str) -> click.Command:
     @workload_command(workload, f"Show the plan for {workload}.")
     @where_options
     @_output_options
-    @click.option(
-        _SUGGEST,
-        type=click.IntRange(2),
-        metavar="STAGES",
-        help="Propose pipeline splits for so many even stages, and stop.",
-    )
-    @click.option(
-        "--splits-by",
-        type=click.Choice(COSTS),
-        help="With --suggest-splits: what the stages should have equal shares of. Default: flops.",
-    )
+    @splits_options
     @settings_options(workload)
     def plan(
         explain: bool,
@@ -97,7 +87,12 @@ def _plan_workload(workload: str) -> click.Command:
         from ipulaunch.launcher.runs.expected_duration import solution_with_duration  # a suggestion does without
 
         solution = solution_with_duration(solution, workload, engine.backend, resolved.settings)
-        print_plan(solution, engine.name, explain=explain, whole=whole, as_json=as_json)
+        check = None if engine.is_rehearsal else check_memory(resolved.settings, solution.plan)
+        if check is not None:
+            training, messages = (*solution.training, check.fact), (*solution.messages, *check.messages)
+            solution = solution._replace(training=training, messages=messages)
+        memory = check.memory if check is not None else ()
+        print_plan(solution, engine.name, explain=explain, whole=whole, as_json=as_json, memory=memory)
 
     with_help(plan, _HELP)
     return plan

@@ -48,7 +48,7 @@ def test_host_events(logs: str, host: str, warning: str, ipulaunch: Run) -> None
     given = f"{CIFAR10} --num-epochs 6 --logs-per-epoch {logs} --ckpts-per-epoch 0"
     code, out, err = ipulaunch("plan", "cifar10", *given.split())
     assert code == 0
-    assert f"host  up to 4686 weight updates in {host}, each of which has 1800 s (--stall-timeout)\n" in out
+    assert f"host    up to 4686 weight updates in {host}, each of which has 1800 s (--stall-timeout)\n" in out
     assert err == (f"warning: {warning}\n" if warning else "")
 
 
@@ -343,8 +343,8 @@ def test_inference_has_no_device_calls_to_show(ipulaunch: Run) -> None:
 
 def test_json_of_plan_and_run_have_the_same_findings(ipulaunch: Run) -> None:
     plan, run = (json.loads(ipulaunch(*line, "--json").out) for line in (("plan", *EIGHT_K), EIGHT_K))
-    assert plan["training"] == run["training"]
-    assert sorted(plan["training"]) == ["IPU only", "data", "host", "pipeline"]
+    assert plan["training"] == {**run["training"], "memory": plan["training"]["memory"]}
+    assert sorted(run["training"]) == ["IPU only", "data", "host", "pipeline"]
     assert plan["notes"] == run["notes"]
 
 
@@ -485,8 +485,8 @@ def test_what_only_records_need_is_refused_for_synthetic_samples(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--synthetic-data cpu", "host  195 weight updates in"),
-        ("--dataset-path .", "host  up to 195 weight updates in"),
+        ("--synthetic-data cpu", "host    195 weight updates in"),
+        ("--dataset-path .", "host    up to 195 weight updates in"),
     ],
 )
 def test_updates_of_a_set_that_may_be_smaller_are_an_upper_bound(words: str, said: str, ipulaunch: Run) -> None:

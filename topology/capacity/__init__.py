@@ -1,0 +1,1 @@
+"""What a job needs, beside what the POD has: memory, input, energy."""
