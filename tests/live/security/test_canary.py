@@ -29,10 +29,12 @@ PROGRAM = """
 import json, os, pathlib, sys, time
 seen = {name: name in os.environ for name in ("MY_API_TOKEN", "WANDB_API_KEY", "DB_PASSWORD", "LIBRARY")}
 place = pathlib.Path(sys.argv[1])
-(place / os.environ["POPDIST_LOCAL_INSTANCE_INDEX"]).write_text(json.dumps(seen))
 print("the token is", os.environ["MY_API_TOKEN"], flush=True)
+index = os.environ["POPDIST_LOCAL_INSTANCE_INDEX"]
+(place / f"new-{index}").write_text(json.dumps(seen))
+(place / f"new-{index}").rename(place / index)
 deadline = time.monotonic() + 300
-while len(list(place.iterdir())) < 2 and time.monotonic() < deadline:  # the first to fail ends the others
+while not {"0", "1"} <= set(os.listdir(place)) and time.monotonic() < deadline:  # the first to fail ends the others
     time.sleep(0.01)
 raise RuntimeError("refused: " + os.environ["MY_API_TOKEN"])
 """
