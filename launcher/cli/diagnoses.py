@@ -9,10 +9,17 @@ from typing import Any, Optional, Tuple
 
 from ipulaunch.configs.errors import NotReadyError, UsageError
 from ipulaunch.configs.settings.workloads import Resolved
-from ipulaunch.launcher.doctor.diagnosis import BOTH, POPRUN, VIPU_PORT, Diagnosis, UsedDirectory, Vipu, with_places
-from ipulaunch.launcher.engines.engine import Engine
+from ipulaunch.launcher.doctor.diagnosis import (
+    DEFAULT_ENGINES,
+    VIPU_PORT,
+    Diagnosis,
+    UsedDirectory,
+    Vipu,
+    with_places,
+)
+from ipulaunch.launcher.engines.engine import SDK, Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
-from ipulaunch.launcher.engines.registry import choose_engine, default_engine, engine_class, silent_rehearsal
+from ipulaunch.launcher.engines.registry import choose_engine, default_engine, engines_that_need, silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_planned, launch_program
 from ipulaunch.launcher.launch.planning import PROGRAM, named_hosts, plan_system
 from ipulaunch.launcher.launch.workload_planning import plan_workload
@@ -27,8 +34,8 @@ def diagnosis_of_machine(options: LaunchOptions, run_dir: Optional[Path]) -> Dia
         return _planned(diagnosis, plan_system(options, engine), engine, options.engine is not None)
     if options.host_layout or options.ilds or options.oversubscribe:
         raise UsageError("a plan is described, and no system is named", hint="give --pod 16, or a workload")
-    name = engine_class(options.engine).doctor_name if options.engine else None
-    return diagnosis._replace(engines=(name,) if name else BOTH, hosts=named_hosts(options))
+    engines = (options.engine,) if options.engine else DEFAULT_ENGINES
+    return diagnosis._replace(engines=engines, hosts=named_hosts(options))
 
 
 def diagnosis_of_workload(
@@ -67,25 +74,23 @@ def _diagnosis(options: LaunchOptions, run_dir: Optional[Path]) -> Diagnosis:
         run_dir=None if run_dir is None else run_dir.absolute(),
         vipu=_vipu(options.poprun),
         writes=_cache(options.poprun),
-        is_direct=options.engine is not None and engine_class(options.engine).doctor_name != options.engine,
         directory=Path.cwd(),
     )
 
 
 def _planned(diagnosis: Diagnosis, solution: Solution, engine: Engine, is_chosen: bool) -> Diagnosis:
-    plan, name = solution.plan, engine.doctor_name
-    engines: Tuple[str, ...] = (name,) if is_chosen else BOTH
+    plan = solution.plan
+    engines = (engine.name,) if is_chosen else DEFAULT_ENGINES
     hosts = () if plan.is_on_this_host else plan.hosts
-    return diagnosis._replace(plan=plan, engine=name, engines=engines, hosts=hosts)
+    return diagnosis._replace(plan=plan, engine=engine.name, engines=engines, hosts=hosts)
 
 
 def _cache(poprun: Any) -> Tuple[UsedDirectory, ...]:
     path = poprun.get("executable_cache_path")
-    return (
-        (UsedDirectory("executable cache", Path(path).absolute(), "--executable-cache-path", (POPRUN,)),)
-        if path
-        else ()
-    )
+    if not path:
+        return ()
+    stops = engines_that_need(SDK)
+    return (UsedDirectory("executable cache", Path(path).absolute(), "--executable-cache-path", stops),)
 
 
 def _vipu(poprun: Any) -> Optional[Vipu]:

@@ -12,14 +12,13 @@ from ipulaunch.configs.runs.directory import RUNS
 from ipulaunch.configs.runs.secrets import MASK, is_secret
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.configs.settings.workload import WorkloadSettings
+from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_class
 from ipulaunch.launcher.launch.needs import Volumes, volumes_of
 from ipulaunch.launcher.launch.redaction import redact
 from ipulaunch.topology import Plan
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
-
-POPRUN, OPENMPI, DIRECT = "poprun", "openmpi", "direct"
-BOTH = (POPRUN, OPENMPI)
+DEFAULT_ENGINES = (default_engine("ipu"), default_engine("cpu"))
 
 _LONGEST = 300  # characters of a finding; the output of other programs can be pages long
 _STYLE = r"\x1b\[[0-9;?]*[A-Za-z]"  # colours of a terminal
@@ -78,7 +77,7 @@ class UsedDirectory(NamedTuple):
     name: str
     path: Path
     flag: str
-    stops: Tuple[str, ...] = BOTH  # the engines that cannot work without it
+    stops: Tuple[str, ...] = ENGINES  # the engines that cannot work without it
     holds: Tuple[str, ...] = ()  # patterns of files, each of which must match
     holds_any: Tuple[str, ...] = ()  # patterns of files, one of which must match
 
@@ -86,9 +85,8 @@ class UsedDirectory(NamedTuple):
 class Diagnosis(NamedTuple):
     """One diagnosis: a plan and what it needs; without a plan, whatever this machine might be asked for."""
 
-    engines: Tuple[str, ...] = BOTH  # to examine
+    engines: Tuple[str, ...] = DEFAULT_ENGINES  # to examine
     engine: Optional[str] = None  # that the plan uses
-    is_direct: bool = False  # it is one process, which needs poprun's SDK, but not poprun
     plan: Optional[Plan] = None
     python: str = sys.executable
     run_dir: Optional[Path] = None  # None: a new one below runs/
@@ -117,24 +115,18 @@ class Diagnosis(NamedTuple):
         """Cores of the largest instance."""
         return max(placement.cores for placement in self.plan.placements) if self.plan else 1
 
-    def examines(self, engine: str) -> bool:
-        return engine in self.engines
+    def examines(self, need: str) -> bool:
+        """Whether one of the engines needs this of a machine."""
+        return any(need in engine_class(engine).needs for engine in self.engines)
 
-    def name_of(self, engine: str) -> str:
-        """What the user calls an engine."""
-        return DIRECT if engine == POPRUN and self.is_direct else engine
-
-    def ours(self, *engines: str) -> Tuple[str, ...]:
-        """The engines that cannot run without something that our own workloads use."""
+    def for_workloads(self, engines: Tuple[str, ...] = ENGINES) -> Tuple[str, ...]:
+        """Those of the engines that cannot run without something that our own workloads use."""
         return () if self.is_own_program else engines
 
     @property
     def through_ours(self) -> Tuple[str, ...]:
-        """The engines that start instances through our package.
-
-        poprun starts a user's own program directly, and mpirun starts it through a module of ours.
-        """
-        return (*self.ours(POPRUN), OPENMPI)
+        """The engines that start instances through our package."""
+        return tuple(name for name in ENGINES if not self.is_own_program or engine_class(name).wraps_programs)
 
     @property
     def talks_over_mpi(self) -> bool:

@@ -8,9 +8,10 @@ from typing import Callable, Dict, List, Tuple
 
 from ipulaunch.launcher.doctor import interpreter, leftovers, machine, mpi, places, sdk
 from ipulaunch.launcher.doctor.answers import TIMEOUT_S
-from ipulaunch.launcher.doctor.diagnosis import OPENMPI, POPRUN, WARNING, Check, Diagnosis, clean
+from ipulaunch.launcher.doctor.diagnosis import WARNING, Check, Diagnosis, clean
 from ipulaunch.launcher.doctor.environment import Environment
 from ipulaunch.launcher.doctor.remote_hosts import check_hosts
+from ipulaunch.launcher.engines.engine import MPI, SDK
 
 Examination = Callable[[Diagnosis, Environment], List[Check]]
 
@@ -22,9 +23,9 @@ _ALL_S = TIMEOUT_S + 15  # longer than any check has for itself
 def examinations(diagnosis: Diagnosis) -> List[Tuple[str, str, Examination]]:
     """The examinations to run, each with the group and the name to report if it does not end."""
     found: List[Tuple[str, str, Examination]] = []
-    if diagnosis.examines(POPRUN):
+    if diagnosis.examines(SDK):
         found += [(sdk.GROUP, "SDK", sdk.check_sdk), (sdk.GROUP, "V-IPU", sdk.check_vipu)]
-    if diagnosis.examines(OPENMPI):
+    if diagnosis.examines(MPI):
         found.append((mpi.GROUP, "mpirun", mpi.check_mpirun))
     return [
         *found,

@@ -10,8 +10,10 @@ from typing import List, Optional, Tuple
 from ipulaunch.configs.errors import IpulaunchError
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.doctor.answers import Answer
-from ipulaunch.launcher.doctor.diagnosis import BOTH, MISSING, OK, POPRUN, WARNING, Check, Diagnosis, amount
+from ipulaunch.launcher.doctor.diagnosis import MISSING, OK, WARNING, Check, Diagnosis, amount
 from ipulaunch.launcher.doctor.environment import Environment
+from ipulaunch.launcher.engines.engine import SDK
+from ipulaunch.launcher.engines.registry import ENGINES, engine_class
 from ipulaunch.topology.machines import cpulist, hosts
 from ipulaunch.topology.machines.hosts import tightest_limit
 
@@ -33,7 +35,7 @@ def check_cores(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
         host = hosts.discover("here", environment.root)
     except (IpulaunchError, ValueError) as error:
         found = getattr(error, "message", "") or f"the kernel's list of CPUs cannot be read: {error}"
-        return [Check(GROUP, "cores", MISSING, found, "ipulaunch needs Linux with /proc and /sys", BOTH)]
+        return [Check(GROUP, "cores", MISSING, found, "ipulaunch needs Linux with /proc and /sys", ENGINES)]
     cpus = sorted(cpu for node in host.nodes for core in node.cores for cpu in core)
     nodes = counted(len(host.nodes), "NUMA node")
     found = f"{counted(host.cores, 'core')} on {nodes}: CPUs {cpulist.render(cpus)}"
@@ -93,7 +95,7 @@ def _shared(diagnosis: Diagnosis, environment: Environment) -> Check:
         return Check(GROUP, name, WARNING, f"cannot be checked: {error.strerror}", fix)
     found = f"{amount(space.free)} of {amount(space.size)} free"
     need = diagnosis.instances * _SHARED_INSTANCE
-    if diagnosis.engine == POPRUN:
+    if diagnosis.engine is not None and SDK in engine_class(diagnosis.engine).needs:
         need = max(need, _SHARED_IPU)
     if space.free < need:
         fix = (
@@ -118,7 +120,7 @@ def check_limits(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     """The limits, compared with what the instances of this host need."""
     text = environment.read("proc/self/limits")
     checks = [_open_files(diagnosis, text), _processes(diagnosis, text, environment)]
-    if diagnosis.examines(POPRUN):
+    if diagnosis.examines(SDK):
         checks.append(_locked(text))
     return checks
 
@@ -178,7 +180,7 @@ def _loopback(environment: Environment) -> Check:
     why = environment.talk_to_self()
     if why:
         fix = "bring the loopback interface up (ip link set lo up), or allow it in the container's policy"
-        return Check(GROUP, "loopback", MISSING, f"127.0.0.1 cannot be reached: {why}", fix, BOTH)
+        return Check(GROUP, "loopback", MISSING, f"127.0.0.1 cannot be reached: {why}", fix, ENGINES)
     return Check(GROUP, "loopback", OK, "127.0.0.1 can be listened on and reached")
 
 

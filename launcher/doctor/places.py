@@ -8,7 +8,6 @@ from typing import Iterator, List, Optional, Tuple
 
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.doctor.diagnosis import (
-    BOTH,
     MISSING,
     NOT_NAMED,
     OK,
@@ -20,6 +19,7 @@ from ipulaunch.launcher.doctor.diagnosis import (
     amount,
 )
 from ipulaunch.launcher.doctor.environment import Environment
+from ipulaunch.launcher.engines.registry import ENGINES
 from ipulaunch.launcher.launch.needs import Look, looks
 
 GROUP = "directories"
@@ -39,7 +39,7 @@ def check_places(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     checks += [_readable(place) for place in diagnosis.reads]
     if diagnosis.samples == NOT_NAMED:
         fix = "give --dataset-path, or --synthetic-data cpu for synthetic samples"
-        checks.append(Check(GROUP, "data", MISSING, "no directory is named", fix, BOTH))
+        checks.append(Check(GROUP, "data", MISSING, "no directory is named", fix, ENGINES))
     elif diagnosis.samples == SYNTHETIC:
         checks.append(Check(GROUP, "data", OK, "synthetic samples: nothing to read"))
     return checks
@@ -54,7 +54,7 @@ def _run_directory(diagnosis: Diagnosis, environment: Environment) -> Check:
     name, fix = "run directory", "go to a directory where you can write, or name one with --run-dir"
     if diagnosis.run_dir is not None and _exists(diagnosis.run_dir):
         found = f"{diagnosis.run_dir} already exists"
-        return Check(GROUP, name, MISSING, found, "name a new one, or leave --run-dir out", BOTH)
+        return Check(GROUP, name, MISSING, found, "name a new one, or leave --run-dir out", ENGINES)
     return _room(UsedDirectory(name, diagnosis.run_dir or diagnosis.runs, "--run-dir"), fix, diagnosis, environment)
 
 
@@ -87,21 +87,21 @@ def _readable(place: UsedDirectory) -> Check:
     path, fix = place.path, f"check {place.flag}"
     if not path.is_dir():
         found = f"{path} is not a directory" if _exists(path) else f"there is no directory {path}"
-        return Check(GROUP, place.name, MISSING, found, fix, BOTH)
+        return Check(GROUP, place.name, MISSING, found, fix, ENGINES)
     if not os.access(path, os.R_OK | os.X_OK):
-        return Check(GROUP, place.name, MISSING, f"{path} cannot be read", f"chmod it, or {fix}", BOTH)
+        return Check(GROUP, place.name, MISSING, f"{path} cannot be read", f"chmod it, or {fix}", ENGINES)
     for pattern in place.holds:
         if not any(path.glob(pattern)):
-            return Check(GROUP, place.name, MISSING, f"{path} holds no {pattern}", fix, BOTH)
+            return Check(GROUP, place.name, MISSING, f"{path} holds no {pattern}", fix, ENGINES)
     if place.holds_any and not any(any(path.glob(pattern)) for pattern in place.holds_any):
         found = f"{path} holds none of {', '.join(place.holds_any)}"
-        return Check(GROUP, place.name, MISSING, found, fix, BOTH)
+        return Check(GROUP, place.name, MISSING, found, fix, ENGINES)
     count, closed = _look(path)
     if not count:
-        return Check(GROUP, place.name, MISSING, f"{path} holds no files", fix, BOTH)
+        return Check(GROUP, place.name, MISSING, f"{path} holds no files", fix, ENGINES)
     found = f"{path}: {counted(count, 'file')}{' or more' if count >= _MOST_LISTED else ''}"
     if closed:
-        return Check(GROUP, place.name, MISSING, f"{closed} cannot be read", f"chmod it, or {fix}", BOTH)
+        return Check(GROUP, place.name, MISSING, f"{closed} cannot be read", f"chmod it, or {fix}", ENGINES)
     return Check(GROUP, place.name, OK, found)
 
 
@@ -143,5 +143,5 @@ def check_volumes(diagnosis: Diagnosis, environment: Environment) -> List[Check]
 def _volume(look: Look, side: int) -> Check:
     name = f"{look.file.parent.name} volumes"
     if look.wrong:
-        return Check(GROUP, name, MISSING, f"{look.file}: {look.wrong}", look.fix, BOTH)
+        return Check(GROUP, name, MISSING, f"{look.file}: {look.wrong}", look.fix, ENGINES)
     return Check(GROUP, name, OK, f"{side} x {side} x {side}, by the first record of {look.file.name}")

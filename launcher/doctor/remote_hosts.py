@@ -14,10 +14,11 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.text import some
-from ipulaunch.launcher.doctor.diagnosis import BOTH, MISSING, OK, POPRUN, WARNING, Check, Diagnosis, clean
+from ipulaunch.launcher.doctor.diagnosis import MISSING, OK, WARNING, Check, Diagnosis, clean
 from ipulaunch.launcher.doctor.environment import Environment, Output
 from ipulaunch.launcher.doctor.interpreter import own_version
 from ipulaunch.launcher.doctor.places import nearest
+from ipulaunch.launcher.engines.registry import ENGINES, engine_class
 from ipulaunch.topology.machines.hosts import is_here
 
 GROUP = "host "  # and its name
@@ -89,7 +90,7 @@ def _asked(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     }
     if others and environment.find("ssh") is None:
         fix = "install an ssh client; mpirun and poprun start instances on other hosts with it"
-        return [Check(GROUP + host, "ssh", MISSING, "there is no ssh here", fix, BOTH) for host in others]
+        return [Check(GROUP + host, "ssh", MISSING, "there is no ssh here", fix, ENGINES) for host in others]
     directory = nearest(diagnosis.runs)
     data = next((str(place.path) for place in diagnosis.reads if place.name == "data"), "")
     with _marker(directory) as marker:
@@ -117,7 +118,7 @@ def unready_hosts(diagnosis: Diagnosis, environment: Environment) -> Dict[str, s
     ssh does not show what poprun brings to the hosts, nor what a user's program needs there: for these, only a host
     that does not answer is a problem.
     """
-    only_silence = diagnosis.engine == POPRUN or diagnosis.is_own_program
+    only_silence = diagnosis.is_own_program or not engine_class(str(diagnosis.engine)).asks_hosts
     wrong: Dict[str, str] = {}
     for check in map(clean, check_hosts(diagnosis, environment)):
         if _is_trouble(check, diagnosis) and (check.name == "ssh" or not only_silence):
@@ -133,7 +134,7 @@ def _is_trouble(check: Check, diagnosis: Diagnosis) -> bool:
 def _ask_all(hosts: List[str], shared: Shared, environment: Environment) -> Dict[str, List[Check]]:
     deadline = time.monotonic() + _ALL_S
     late = f"not asked: the others took longer than {_ALL_S:.0f} s"
-    checks = {host: [Check(GROUP + host, "ssh", MISSING, late, "look at fewer hosts", BOTH)] for host in hosts}
+    checks = {host: [Check(GROUP + host, "ssh", MISSING, late, "look at fewer hosts", ENGINES)] for host in hosts}
     waiting = list(reversed(hosts))
 
     def work() -> None:
@@ -165,7 +166,7 @@ def ask_host(host: str, shared: Shared, environment: Environment, timeout_s: flo
     group = GROUP + host
     if said.code in (None, _SSH_FAILED):
         why = said.last_line or "ssh failed"
-        return [Check(group, "ssh", MISSING, why, _fix(host, why), BOTH)]
+        return [Check(group, "ssh", MISSING, why, _fix(host, why), ENGINES)]
     reachable = Check(group, "ssh", OK, "by ssh, without a password")
     answer = _read(said)
     if answer is None:
@@ -206,14 +207,14 @@ def _version(group: str, diagnosis: Diagnosis, theirs: str) -> Check:
     if theirs != own_version():
         found = f"{theirs}, and here {own_version()}"
         return Check(
-            group, "ipulaunch", MISSING, found, "install the same version on every host", diagnosis.ours(*BOTH)
+            group, "ipulaunch", MISSING, found, "install the same version on every host", diagnosis.for_workloads()
         )
     return Check(group, "ipulaunch", OK, theirs)
 
 
 def _directory(group: str, shared: Shared, answer: Dict[str, Any]) -> Check:
     fix = "put the run on a file system that all hosts share, with --run-dir"
-    stops = shared.diagnosis.ours(*BOTH)
+    stops = shared.diagnosis.for_workloads()
     if not answer.get("directory"):
         return Check(group, "run directory", MISSING, f"{shared.directory} is not there", fix, stops)
     if not shared.marker:
@@ -232,7 +233,7 @@ def _data(group: str, shared: Shared, answer: Dict[str, Any]) -> List[Check]:
         return []
     if not answer.get("data"):
         fix = "the data must be under the same path on every host: a shared file system, or a copy"
-        return [Check(group, "data", MISSING, f"{shared.data} cannot be read there", fix, BOTH)]
+        return [Check(group, "data", MISSING, f"{shared.data} cannot be read there", fix, ENGINES)]
     return [Check(group, "data", OK, shared.data)]
 
 

@@ -41,14 +41,14 @@ def can_run(diagnosis: Diagnosis, checks: Iterable[Check]) -> Optional[bool]:
 def as_data(diagnosis: Diagnosis, checks: List[Check]) -> Dict[str, Any]:
     """The report as plain data."""
     plan = diagnosis.plan
-    engines = {diagnosis.name_of(engine): lacks(engine, checks) for engine in diagnosis.engines}
+    engines = {engine: lacks(engine, checks) for engine in diagnosis.engines}
     return {
         "plan": None
         if plan is None
         else {
             "workload": plan.workload,
             "system": plan.system,
-            "engine": diagnosis.name_of(str(diagnosis.engine)),
+            "engine": diagnosis.engine,
             "instances": plan.instances,
             "hosts": list(plan.hosts),
         },
@@ -102,15 +102,15 @@ def _in_short(group: str, members: List[Check]) -> Check:
 def _verdicts(diagnosis: Diagnosis, checks: List[Check]) -> List[str]:
     lines = []
     for engine in diagnosis.engines:
-        name, missing = diagnosis.name_of(engine), lacks(engine, checks)
-        lines.append(f"{name}: not ready, missing: {some(missing, MOST)}" if missing else f"{name}: ready")
+        missing = lacks(engine, checks)
+        lines.append(f"{engine}: not ready, missing: {some(missing, MOST)}" if missing else f"{engine}: ready")
     warnings = sum(check.state == WARNING for check in checks)
     lines += [counted(warnings, "warning")] if warnings else []
     if diagnosis.plan is not None:
         verdict = "can run here" if can_run(diagnosis, checks) else "cannot run here"
         instances = counted(diagnosis.plan.instances, "instance")
-        engine = diagnosis.name_of(str(diagnosis.engine))
-        lines.append(f"{diagnosis.plan.workload} on {diagnosis.plan.system} with {engine}, {instances}: {verdict}")
+        job = f"{diagnosis.plan.workload} on {diagnosis.plan.system} with {diagnosis.engine}"
+        lines.append(f"{job}, {instances}: {verdict}")
     return lines
 
 
@@ -139,5 +139,5 @@ def print_diagnosis(diagnosis: Diagnosis, as_json: bool, verbose: bool) -> None:
         missing = some(lacks(str(diagnosis.engine), checks), MOST)
         is_rehearsal = engine_class(str(diagnosis.engine))().is_rehearsal
         instead = "" if is_rehearsal else "; --engine openmpi rehearses on CPUs"
-        message = f"this cannot run here with {diagnosis.name_of(str(diagnosis.engine))}; missing: {missing}"
+        message = f"this cannot run here with {diagnosis.engine}; missing: {missing}"
         raise NotReadyError(message, hint=f"the report has the fixes{instead}")

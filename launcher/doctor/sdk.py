@@ -7,31 +7,36 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 from ipulaunch.configs.text import ENABLE_SDK
-from ipulaunch.launcher.doctor.diagnosis import MISSING, OK, POPRUN, VIPU_PORT, WARNING, Check, Diagnosis, Vipu
+from ipulaunch.launcher.doctor.diagnosis import MISSING, OK, VIPU_PORT, WARNING, Check, Diagnosis, Vipu
 from ipulaunch.launcher.doctor.environment import Environment
+from ipulaunch.launcher.engines.engine import POPRUN, SDK
 from ipulaunch.launcher.engines.poprun_table import NEWEST
+from ipulaunch.launcher.engines.registry import engines_that_need
 
 GROUP = "poprun, on IPUs"
 _FIRST = (2, 6)  # that our workers support
 _TIMEOUT_S = 20.0
+_POPRUN = "poprun"
 _TOOL, _CONNECT_S = "vipu", 5.0
 
 
 def check_sdk(diagnosis: Diagnosis, environment: Environment) -> List[Check]:
     """Whether the SDK is enabled, which one it is, and whether poprun answers, unless the run does without it."""
-    return [_enabled(environment), *([] if diagnosis.is_direct else [_poprun(environment)]), *_fabric(environment)]
+    poprun = [_poprun(environment)] if diagnosis.examines(POPRUN) else []
+    return [_enabled(environment), *poprun, *_fabric(environment)]
 
 
 def _enabled(environment: Environment) -> Check:
     place = environment.environ.get("POPLAR_SDK_ENABLED", "")
     if not place:
-        if environment.find(POPRUN):  # poprun works from its own directory; Python may not find popdist
+        if environment.find(_POPRUN):  # poprun works from its own directory; Python may not find popdist
             found = "there is a poprun, but POPLAR_SDK_ENABLED is not set"
             return Check(GROUP, "SDK", WARNING, found, ENABLE_SDK)
-        return Check(GROUP, "SDK", MISSING, "not enabled: POPLAR_SDK_ENABLED is not set", ENABLE_SDK, (POPRUN,))
+        found = "not enabled: POPLAR_SDK_ENABLED is not set"
+        return Check(GROUP, "SDK", MISSING, found, ENABLE_SDK, engines_that_need(SDK))
     if place.startswith("/") and not (environment.root / place.lstrip("/")).exists():
         found = f"POPLAR_SDK_ENABLED names {place}, which is not there"
-        return Check(GROUP, "SDK", MISSING, found, f"{ENABLE_SDK} in a new shell", (POPRUN,))
+        return Check(GROUP, "SDK", MISSING, found, f"{ENABLE_SDK} in a new shell", engines_that_need(SDK))
     match = re.search(r"poplar_sdk[^/]*?-(\d+\.\d+\.\d+)", place)
     if not match:
         return Check(GROUP, "SDK", OK, f"enabled: {place}")
@@ -39,13 +44,14 @@ def _enabled(environment: Environment) -> Check:
 
 
 def _poprun(environment: Environment) -> Check:
-    path = environment.find(POPRUN)
+    path = environment.find(_POPRUN)
     if path is None:
-        return Check(GROUP, "poprun", MISSING, "not on the PATH", ENABLE_SDK, (POPRUN,))
+        return Check(GROUP, "poprun", MISSING, "not on the PATH", ENABLE_SDK, engines_that_need(POPRUN))
     said = environment.run([path, "--version"], _TIMEOUT_S)
     if said.code != 0:
         found = f"{path} --version: {said.last_line or f'exit code {said.code}'}"
-        return Check(GROUP, "poprun", MISSING, found, f"{ENABLE_SDK} again; it sets the library paths too", (POPRUN,))
+        fix = f"{ENABLE_SDK} again; it sets the library paths too"
+        return Check(GROUP, "poprun", MISSING, found, fix, engines_that_need(POPRUN))
     match = re.search(r"\d+\.\d+\.\d+", said.out + said.err)
     if not match:
         return Check(GROUP, "poprun", OK, f"{path}, which does not report its version")
@@ -94,7 +100,7 @@ def _server(host: str, port: int, environment: Environment) -> Check:
     if not why:
         return Check(GROUP, "V-IPU server", OK, f"{host}, port {port}, can be reached")
     fix = "check --vipu-server-host and --vipu-server-port, and whether this machine is on the controller's network"
-    return Check(GROUP, "V-IPU server", MISSING, f"{host}, port {port}: {why}", fix, (POPRUN,))
+    return Check(GROUP, "V-IPU server", MISSING, f"{host}, port {port}: {why}", fix, engines_that_need(SDK))
 
 
 def _partition(vipu: Vipu, host: Optional[str], environment: Environment) -> Check:
@@ -126,7 +132,7 @@ def _listed(vipu: Vipu, text: str) -> Check:
         if vipu.may_create:
             return Check(GROUP, name, OK, f"{found}; poprun makes it")
         fix = "name an existing one with --vipu-partition, or let poprun make it with --update-partition"
-        return Check(GROUP, name, MISSING, found, fix, (POPRUN,))
+        return Check(GROUP, name, MISSING, found, fix, engines_that_need(SDK))
     if not any(cell == "ACTIVE" for cell in row):
         fix = f"poprun waits for it; see {_TOOL} get partition {vipu.partition}"
         return Check(GROUP, name, WARNING, f"{vipu.partition} exists, but is not active", fix)

@@ -10,7 +10,7 @@ from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.text import ENABLE_SDK, counted
 from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.command import Command
-from ipulaunch.launcher.engines.engine import CommandRequest, Engine, flags
+from ipulaunch.launcher.engines.engine import SDK, CommandRequest, Engine, flags
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import OFFERED, is_given, offline, refuse_contradictions, with_variables
 from ipulaunch.topology import Plan
@@ -29,7 +29,7 @@ class Direct(Engine):
     name = "direct"
     summary = "one process, without poprun"
     backend = "ipu"
-    doctor_name = "poprun"  # it needs the same SDK
+    needs = (SDK,)
     tags_output = False
 
     @classmethod

@@ -14,6 +14,9 @@ from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.topology import Plan
 
+# What an engine may need of a machine beside Python; the doctor looks for it.
+SDK, POPRUN, MPI = "the Poplar SDK", "poprun", "Open MPI"
+
 AnEngine = TypeVar("AnEngine", bound="Engine")
 
 
@@ -38,7 +41,8 @@ class Engine(abc.ABC):
     name: ClassVar[str]
     summary: ClassVar[str]  # what the user reads when a run starts
     backend: ClassVar[str]  # what computes: "ipu" or "cpu"
-    doctor_name: ClassVar[str]  # the engine whose needs the doctor checks for it
+    needs: ClassVar[Tuple[str, ...]]  # of SDK, POPRUN and MPI
+    wraps_programs: ClassVar[bool] = False  # a module of ours starts a user's program in each instance
     spreads_over_pod: ClassVar[bool] = False  # without --hosts it runs on the hosts of the POD, else on this machine
     asks_hosts: ClassVar[bool] = False  # ipulaunch asks each host over ssh before it starts instances there
     tags_output: ClassVar[bool] = True  # whether it tells which instance has written a line

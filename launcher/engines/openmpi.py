@@ -10,7 +10,7 @@ from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.messages import Message, note
 from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.command import Command, guard_colons, words_of
-from ipulaunch.launcher.engines.engine import CommandRequest, Engine, allows_root, flags
+from ipulaunch.launcher.engines.engine import MPI, CommandRequest, Engine, allows_root, flags
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import is_given
 from ipulaunch.topology import Plan
@@ -35,9 +35,11 @@ class OpenMpiOptions(NamedTuple):
 class OpenMpi(Engine):
     """A rehearsal on CPUs over Open MPI."""
 
-    name = doctor_name = "openmpi"
+    name = "openmpi"
     summary = "rehearsal on CPUs over Open MPI"
     backend = "cpu"
+    needs = (MPI,)
+    wraps_programs = True
     asks_hosts = True
 
     @classmethod

@@ -12,7 +12,7 @@ from ipulaunch.configs.messages import Message, note
 from ipulaunch.configs.text import ENABLE_SDK, counted
 from ipulaunch.launcher.engines import discovery, poprun_table
 from ipulaunch.launcher.engines.command import Command, guard_colons, words_of
-from ipulaunch.launcher.engines.engine import CommandRequest, Engine, allows_root, flags
+from ipulaunch.launcher.engines.engine import POPRUN, SDK, CommandRequest, Engine, allows_root, flags
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import NEWEST, OFFERED, OPTION, OPTIONS, Option, Sdk, is_given
 from ipulaunch.topology import Plan
@@ -25,8 +25,9 @@ TAG_OUTPUT = "--tag-output"  # of mpirun
 class Poprun(Engine):
     """poprun, on the hosts of a POD."""
 
-    name = summary = doctor_name = "poprun"
+    name = summary = "poprun"
     backend = "ipu"
+    needs = (SDK, POPRUN)
     spreads_over_pod = True
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Optional, Type
+from typing import Optional, Tuple, Type
 
 from ipulaunch.configs.errors import NotReadyError
 from ipulaunch.configs.text import ENABLE_SDK
@@ -24,6 +24,11 @@ def engine_class(name: str) -> Type[Engine]:
 def default_engine(backend: str) -> str:
     """The engine that a backend has where none is named."""
     return next(name for name in ENGINES if engine_class(name).backend == backend)
+
+
+def engines_that_need(need: str) -> Tuple[str, ...]:
+    """The engines that cannot work on a machine without this."""
+    return tuple(name for name in ENGINES if need in engine_class(name).needs)
 
 
 def is_default(name: str) -> bool:

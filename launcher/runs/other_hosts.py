@@ -60,7 +60,7 @@ def _diagnosis(launch: Launch, path: Path) -> Diagnosis:
 
     diagnosis = Diagnosis(
         plan=launch.solution.plan,
-        engine=launch.engine.doctor_name,
+        engine=launch.engine.name,
         python=launch.options.python or sys.executable,
         run_dir=path,
         hosts=launch.solution.plan.hosts,

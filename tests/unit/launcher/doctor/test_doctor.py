@@ -18,7 +18,7 @@ from ipulaunch.launcher.doctor.examinations import diagnose, run_examinations
 from ipulaunch.launcher.doctor.report import as_data, as_text, can_run
 
 COMPILE = ("--compile-only", "--executable-cache-path", "/c")
-CACHE = UsedDirectory("executable cache", Path("/c"), "--executable-cache-path", ("poprun",))
+CACHE = UsedDirectory("executable cache", Path("/c"), "--executable-cache-path", ("poprun", "direct"))
 
 CHECKS = [
     Check("poprun, on IPUs", "poprun", "missing", "not on the PATH", "enable it", ("poprun",)),
@@ -222,16 +222,22 @@ def test_what_is_looked_at(
     ids=["bare", "pod", "workload"],
 )
 def test_one_process_is_looked_at_under_its_own_name(
-    words: List[str], ends: Optional[str], ipulaunch: Callable[..., Any], quick: List[Diagnosis]
+    words: List[str],
+    ends: Optional[str],
+    ipulaunch: Callable[..., Any],
+    quick: List[Diagnosis],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    disabled = Check("poprun, on IPUs", "SDK", "missing", "not enabled", "enable it", ("poprun", "direct"))
+    monkeypatch.setattr(report, "diagnose", lambda diagnosis, environment: quick.append(diagnosis) or [disabled])
     code, out, err = ipulaunch("doctor", *words)
-    assert (quick[0].is_direct, quick[0].engines) == (True, ("poprun",))
-    assert "direct: not ready, missing: poprun" in out.splitlines()
+    assert quick[0].engines == ("direct",)
+    assert "direct: not ready, missing: SDK" in out.splitlines()
     if ends is None:
         assert (code, err) == (0, "")
     else:
         assert code == 4 and out.strip().endswith(ends)
-        assert "error: this cannot run here with direct; missing: poprun" in err
+        assert "error: this cannot run here with direct; missing: SDK" in err
     data = json.loads(ipulaunch("doctor", *words, "--json").out)
     assert list(data["engines"]) == ["direct"]
     assert ends is None or data["plan"]["engine"] == "direct"

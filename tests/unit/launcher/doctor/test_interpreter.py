@@ -11,6 +11,7 @@ from ipulaunch.launcher.doctor.answers import read_answers
 from ipulaunch.launcher.doctor.diagnosis import SYNTHETIC, Check, Diagnosis
 from ipulaunch.launcher.doctor.environment import Output
 from ipulaunch.launcher.doctor.interpreter import check_interpreter
+from ipulaunch.launcher.engines.registry import ENGINES
 from ipulaunch.launcher.launch.needs import Volumes
 
 GOOD = {
@@ -48,19 +49,19 @@ def named(checks: Any) -> Dict[str, Check]:
     [
         ({}, "Python", "ok", "3.8.10: /opt/bin/py", ()),
         ({}, "ipulaunch", "ok", version("ipulaunch"), ()),
-        ({"project": None}, "ipulaunch", "missing", "No module", ("poprun", "openmpi")),
-        ({"project": "0.0.1"}, "ipulaunch", "missing", "0.0.1, and this launcher is", ("poprun", "openmpi")),
+        ({"project": None}, "ipulaunch", "missing", "No module", ENGINES),
+        ({"project": "0.0.1"}, "ipulaunch", "missing", "0.0.1, and this launcher is", ENGINES),
         ({}, "TensorFlow", "ok", "2.6.3", ()),
-        ({"tensorflow": None}, "TensorFlow", "missing", "No module", ("poprun", "openmpi")),
+        ({"tensorflow": None}, "TensorFlow", "missing", "No module", ENGINES),
         ({}, "Keras 2", "ok", "2.6.0", ()),
-        ({"tensorflow": "2.16.1", "keras": "3.3.3"}, "Keras 2", "missing", "Keras 3.3.3", ("poprun", "openmpi")),
-        ({"keras": None}, "Keras 2", "missing", "No module", ("poprun", "openmpi")),
+        ({"tensorflow": "2.16.1", "keras": "3.3.3"}, "Keras 2", "missing", "Keras 3.3.3", ENGINES),
+        ({"keras": None}, "Keras 2", "missing", "No module", ENGINES),
         ({"keras": ""}, "Keras 2", "warning", "does not report", ()),
         ({}, "popdist", "ok", "3.3.0", ()),
         ({"popdist": ""}, "popdist", "ok", "can be imported", ()),
-        ({"popdist": None}, "popdist", "missing", "No module", ("poprun",)),
+        ({"popdist": None}, "popdist", "missing", "No module", ("poprun", "direct")),
         ({}, "TensorFlow for IPUs", "ok", "tensorflow.python.ipu", ()),
-        ({"ipu_build": None}, "TensorFlow for IPUs", "missing", "No module", ("poprun",)),
+        ({"ipu_build": None}, "TensorFlow for IPUs", "missing", "No module", ("poprun", "direct")),
         ({}, "mpi4py", "ok", "5.0.8, as mpirun does", ()),
         ({"mpi4py": None}, "mpi4py", "missing", "No module", ("openmpi",)),
         ({"mpi4py": "Open MPI v5.0.1, x"}, "mpi4py", "warning", "5.0.1, and mpirun is 5.0.8", ()),
@@ -113,7 +114,7 @@ def test_an_engine_that_is_not_looked_at_is_not_mentioned(make_environment: Call
     ("workload", "samples", "found", "state", "stops"),
     [
         ("imagenet", "", "4.11.0", "ok", ()),
-        ("imagenet", "", None, "missing", ("poprun", "openmpi")),
+        ("imagenet", "", None, "missing", ENGINES),
         ("imagenet", SYNTHETIC, None, "warning", ()),
         ("mnist", "", None, None, None),
     ],
@@ -164,7 +165,7 @@ def test_compressed_volumes_are_unpacked_faster_with_isal(
     ("needs", "answer", "state", "stops"),
     [
         (True, "", "ok", ()),
-        (True, None, "missing", ("poprun", "openmpi")),
+        (True, None, "missing", ENGINES),
         (False, None, None, None),
     ],
 )

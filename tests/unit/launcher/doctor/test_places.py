@@ -14,6 +14,7 @@ from ipulaunch.launcher.doctor import places
 from ipulaunch.launcher.doctor.diagnosis import Check, Diagnosis, UsedDirectory, with_places
 from ipulaunch.launcher.doctor.environment import Space
 from ipulaunch.launcher.doctor.places import check_places
+from ipulaunch.launcher.engines.registry import ENGINES
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -195,7 +196,7 @@ def test_a_model_directory_that_cannot_be_written(
     monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("model"))
     settings = CosmoflowSettings(estimator=CosmoflowEstimator(use=True, model_dir=str(tmp_path / "model")))
     check = check_places(with_places(Diagnosis(directory=tmp_path), "cosmoflow", settings), make_environment())[1]
-    assert (check.name, check.state, check.stops) == ("model directory", "missing", ("poprun", "openmpi"))
+    assert (check.name, check.state, check.stops) == ("model directory", "missing", ENGINES)
     assert check.fix == "name another place with --model-dir"
 
 

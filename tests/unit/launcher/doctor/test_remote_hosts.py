@@ -12,6 +12,7 @@ from ipulaunch.launcher.doctor import remote_hosts
 from ipulaunch.launcher.doctor.diagnosis import Diagnosis
 from ipulaunch.launcher.doctor.environment import Environment, Output
 from ipulaunch.launcher.doctor.remote_hosts import Shared, ask_host, check_hosts
+from ipulaunch.launcher.engines.registry import ENGINES
 
 SHARED = Shared(Diagnosis(python="/opt/py"), "/shared/.marker", "/shared", "/data")
 GOOD = {
@@ -57,7 +58,7 @@ def test_one_host(
     environment = make_environment(says={"ssh": output}, clock=lambda: 1000.0)
     check = {check.name: check for check in ask_host("h", SHARED, environment, 5)}[name]
     assert (check.group, check.state, found in check.found, fix in check.fix) == ("host h", state, True, True), check
-    assert check.stops == (("poprun", "openmpi") if state == "missing" else ())
+    assert check.stops == (ENGINES if state == "missing" else ())
 
 
 @pytest.mark.parametrize(

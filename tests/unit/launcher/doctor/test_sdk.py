@@ -60,14 +60,15 @@ def test_the_sdk_and_its_poprun(
     machine: Dict[str, Any], sdk: Any, poprun: Any, make_environment: Callable[..., Any]
 ) -> None:
     checks = check_sdk(Diagnosis(), make_environment(**machine))
-    for check, (state, found) in zip(checks, (sdk, poprun)):
+    for check, (state, found), needing in zip(checks, (sdk, poprun), (("poprun", "direct"), ("poprun",))):
         assert (check.state, found in check.found) == (state, True), check
         assert bool(check.fix) == (state != "ok"), check
-        assert check.stops == (("poprun",) if state == "missing" else ())
+        assert check.stops == (needing if state == "missing" else ())
 
 
 def test_one_process_needs_the_sdk_without_its_poprun(make_environment: Callable[..., Any]) -> None:
-    found = check_sdk(Diagnosis(is_direct=True), make_environment(environ={"POPLAR_SDK_ENABLED": SDK}, files=THERE))
+    environment = make_environment(environ={"POPLAR_SDK_ENABLED": SDK}, files=THERE)
+    found = check_sdk(Diagnosis(engines=("direct",)), environment)
     assert [(check.name, check.state) for check in found] == [("SDK", "ok")]
 
 

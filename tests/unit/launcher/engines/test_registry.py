@@ -10,6 +10,7 @@ from ipulaunch.launcher.doctor import report
 from ipulaunch.launcher.doctor.diagnosis import Check
 from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.discovery import ipus_in_sight  # as it is: tests of the launcher see no IPUs
+from ipulaunch.launcher.engines.engine import MPI, POPRUN, SDK
 from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_class, is_default
 
 Run = Callable[..., Any]
@@ -28,7 +29,7 @@ def at_ipus(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_engine_has_the_name_of_its_module_and_needs_that_the_doctor_knows(name: str) -> None:
     assert engine_class(name).name == name
-    assert engine_class(name).doctor_name in ENGINES
+    assert set(engine_class(name).needs) <= {SDK, POPRUN, MPI} and engine_class(name).needs
 
 
 def test_each_backend_has_a_default() -> None:
