@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import NoReturn, Optional
 
 from ipulaunch.configs.errors import INTERRUPTED, IpulaunchError, StoppedError
-from ipulaunch.configs.runs.events import Started
+from ipulaunch.configs.runs.events import Joining, Started
 from ipulaunch.topology.planning.popdist import Place, read_place
 from ipulaunch.workers.arguments import job_of, read_arguments, require_same_job
 from ipulaunch.workers.lifecycle.heartbeat import show_life
@@ -41,6 +41,8 @@ def main() -> NoReturn:
 
         threads = threads.in_force()
         make_devices(job)
+        if records and place.instances > 1:
+            records.event(Joining())
         collective = join_instances(job, place.instance, place.instances)
         run, plan = start.launched or make_run(job, start.batch, place, start.binding, collective)
         records = records or show_life(run, place.instance, stall_timeout_s)

@@ -32,6 +32,13 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Joining(Event):
+    """The instance has loaded TensorFlow, and waits for the others. Until they come, it may show no signs of life."""
+
+    kind = "joining"
+
+
+@dataclass(frozen=True)
 class Started(Event):
     """The instance has found its place and its cores, and has loaded TensorFlow."""
 
@@ -268,7 +275,7 @@ class UnknownEvent(Event):
 _KINDS: Dict[str, Type[Event]] = {
     event.kind: event
     for event in (
-        *(Started, Staging, Indexing, Validating, Loading, Training, Resumed, Update, Log, CheckpointWritten),
+        *(Joining, Started, Staging, Indexing, Validating, Loading, Training, Resumed, Update, Log, CheckpointWritten),
         *(Validation, TimeToTrain, Replacement, Replaced, WarningEvent),
     )
 }

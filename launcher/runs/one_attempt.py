@@ -33,7 +33,9 @@ def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: St
         except KeyboardInterrupt:  # nobody waits for an answer any more
             return {}
 
-    watch = StallWatch(run, plan, survival.stall_timeout_s, ask_hosts=ask_hosts)
+    watch = StallWatch(
+        run, plan, survival.stall_timeout_s, ask_hosts=ask_hosts, joining=lambda: follower.progress.joining
+    )
 
     def look() -> None:
         recorded = follower.look()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import BinaryIO, Dict, List, NamedTuple, Optional
+from typing import BinaryIO, Dict, List, NamedTuple, Optional, Set
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import (
     CheckpointWritten,
     Event,
+    Joining,
     Loading,
     Log,
     Resumed,
@@ -48,6 +49,7 @@ class RunProgress:
     instances: int
     updates: Dict[int, int] = field(default_factory=dict)
     rates: Dict[int, float] = field(default_factory=dict)
+    joining: Set[int] = field(default_factory=set)  # who waits for the others before the training
     started: Dict[int, Started] = field(default_factory=dict)
     resumed: int = 0  # the update after which this attempt continues the training
     kept: int = 0  # the update of the last checkpoint that this attempt has written
@@ -73,8 +75,9 @@ class RunProgress:
         if self.preparing:
             return Phase(self.preparing.partition(":")[0], self.preparing)
         if len(self.started) < self.instances and not self.total_updates:
-            ready = f": {len(self.started)} of {self.instances} instances are ready" if self.instances > 1 else ""
-            return Phase("importing", f"importing TensorFlow{ready}")
+            ready = len(self.started) + len(self.joining)
+            count = f": {ready} of {self.instances} instances are ready" if self.instances > 1 else ""
+            return Phase("importing", f"importing TensorFlow{count}")
         if self.is_loading:
             return Phase("loading", "loading the program")
         if not self.total_updates:
@@ -100,7 +103,10 @@ class RunProgress:
 
     def take(self, instance: int, event: Event) -> None:
         """Learn from an event of an instance."""
-        if isinstance(event, Started):
+        if isinstance(event, Joining):
+            self.joining.add(instance)
+        elif isinstance(event, Started):
+            self.joining.discard(instance)
             self.started[instance] = event
         elif isinstance(event, Working) and instance == 0:
             self.preparing = event.amount if isinstance(event, Validating) or event.done < event.total else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Collection, List, Mapping, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.text import some
@@ -26,7 +26,8 @@ class StallWatch:
     """Watches a run for events, and considers it hung when they stop.
 
     It calls `ask_hosts()` once, when the run hangs, to learn what is wrong with which host: a host that was cut off may
-    still touch its files, and one that was switched off leaves the file system of all as it was.
+    still touch its files, and one that was switched off leaves the file system of all as it was. `joining()` gives the
+    instances that wait for others: mpi4py starts MPI with Python's lock held, so they show no signs of life either.
     """
 
     def __init__(
@@ -37,8 +38,10 @@ class StallWatch:
         clock: Callable[[], float] = time.monotonic,
         *,
         ask_hosts: Callable[[], Mapping[str, str]] = dict,
+        joining: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        self.run, self.plan, self.timeout_s, self.clock, self.ask_hosts = run, plan, timeout_s, clock, ask_hosts
+        self.run, self.plan, self.timeout_s, self.clock = run, plan, timeout_s, clock
+        self.ask_hosts, self.joining = ask_hosts, joining
         self.last = clock()
         self.found: Optional[Hang] = None
 
@@ -67,11 +70,12 @@ class StallWatch:
 
     def _silent(self) -> List[int]:
         """The instances whose heartbeat is older than that of the others; those without one never started."""
-        beats = {}
-        for placement in self.plan.placements:
+        beats, joining = {}, set(self.joining())
+        everyone = {placement.instance for placement in self.plan.placements}
+        for instance in sorted(everyone - joining or everyone):
             try:
-                beats[placement.instance] = self.run.heartbeat(placement.instance).stat().st_mtime
+                beats[instance] = self.run.heartbeat(instance).stat().st_mtime
             except OSError:
-                beats[placement.instance] = 0.0
+                beats[instance] = 0.0
         newest = max(max(beats.values()), time.time() - _STALE_S)
         return [instance for instance, beat in beats.items() if newest - beat >= _STALE_S]

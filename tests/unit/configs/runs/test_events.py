@@ -10,6 +10,7 @@ from ipulaunch.configs.runs.events import (
     CheckpointWritten,
     Event,
     Indexing,
+    Joining,
     Loading,
     Log,
     Replaced,
@@ -46,6 +47,7 @@ EVERY = [
     Replacement(7, 8, "it is damaged"),
     Replaced("it is damaged"),
     WarningEvent("a value was rounded"),
+    Joining(),
 ]
 
 

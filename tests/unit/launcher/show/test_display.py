@@ -423,6 +423,7 @@ ON_IPUS = {0: Started("a", backend="ipu")}
     ("progress", "said"),
     [
         (RunProgress(2, started={0: Started("a")}), "importing TensorFlow: 1 of 2 instances are ready"),
+        (RunProgress(2, joining={0}), "importing TensorFlow: 1 of 2 instances are ready"),
         (RunProgress(1), "importing TensorFlow"),
         (RunProgress(2, started=IN_BOTH), "making the network"),
         (RunProgress(2, started=IN_BOTH, preparing="staging: 3 of 10 MiB"), "staging: 3 of 10 MiB"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Callable, Dict, List
+from typing import Callable, Dict, List, Set
 
 import pytest
 
@@ -17,11 +17,14 @@ class Case:
     def __init__(self, directory: Path, plan: Plan) -> None:
         self.run, self.now = RunDirectory(directory), 0.0
         self.troubles: Dict[str, str] = {}
+        self.joining: Set[int] = set()
         self.asked: List[float] = []
         for instance in range(plan.instances):
             self.run.instance(instance).mkdir()
             self.run.heartbeat(instance).touch()
-        self.watch = StallWatch(self.run, plan, 10.0, clock=lambda: self.now, ask_hosts=self._ask)
+        self.watch = StallWatch(
+            self.run, plan, 10.0, clock=lambda: self.now, ask_hosts=self._ask, joining=lambda: self.joining
+        )
 
     def _ask(self) -> Dict[str, str]:
         self.asked.append(self.now)
@@ -60,6 +63,32 @@ def test_who_never_started_is_named(case: Case) -> None:
     case.now = 60.0
     verdict = case.watch.verdict()
     assert verdict is not None and "a:0 stopped" in verdict.said
+
+
+def test_who_waits_for_others_is_not_named(case: Case) -> None:
+    """They show no signs of life before they have met: the one they wait for is to blame."""
+    for instance in (0, 3):
+        os.utime(case.run.heartbeat(instance), (0, 0))
+    case.joining = {0}
+    case.now = 60.0
+    assert case.watch.verdict() == Hang("no progress for 10 s: a:3 stopped showing signs of life", 3)
+
+
+def test_who_lives_is_not_named_where_others_wait_for_it(case: Case) -> None:
+    os.utime(case.run.heartbeat(0), (0, 0))
+    case.joining = {0}
+    case.now = 60.0
+    verdict = case.watch.verdict()
+    assert verdict is not None and "all instances live, and wait" in verdict.said
+
+
+def test_all_are_named_where_each_waits_for_the_others(case: Case) -> None:
+    for instance in range(8):
+        os.utime(case.run.heartbeat(instance), (0, 0))
+    case.joining = set(range(8))
+    case.now = 60.0
+    verdict = case.watch.verdict()
+    assert verdict is not None and "a:0, a:1, a:2, a:3 and 4 more stopped" in verdict.said
 
 
 def test_not_all_of_many_are_named(case: Case) -> None:
