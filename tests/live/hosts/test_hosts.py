@@ -38,7 +38,8 @@ def events(run: Path, instance: int) -> List[Dict[str, Any]]:
 
 
 def started_on(run: Path) -> List[str]:
-    return [events(path.parent, int(path.name[-3:]))[0]["host"] for path in sorted(run.glob("instance-*"))]
+    of_instances = [events(path.parent, int(path.name[-3:])) for path in sorted(run.glob("instance-*"))]
+    return [event["host"] for found in of_instances for event in found if event["event"] == "started"]
 
 
 def assert_same_end(run: Path, undisturbed: Path) -> None:

@@ -49,8 +49,8 @@ class Fault:
         victim = self.fields.get("victim", self.fields["instance"])
         if victim == self.fields["instance"]:
             os.kill(os.getpid(), signal.SIGKILL)
-        first, _, _ = (self.run / f"instance-{victim:03}" / "events.jsonl").read_text().partition("\n")
-        os.kill(json.loads(first)["pid"], signal.SIGKILL)
+        lines = (self.run / f"instance-{victim:03}" / "events.jsonl").read_text().splitlines()
+        os.kill(next(line["pid"] for line in map(json.loads, lines) if line["event"] == "started"), signal.SIGKILL)
         time.sleep(FOREVER_S)  # in the midst of what we do, until the engine ends us
 
     def stop(self) -> None:
