@@ -52,13 +52,13 @@ class CosmoflowRecords(ArraySource):
     ) -> None:
         super().__init__()
         self.replaces_bad = data.bad_records == "skip"
-        asked = data.n_train if split == "train" else data.n_valid
+        wanted = data.n_train if split == "train" else data.n_valid
         files = files or find_files(data.path, split)
         self.index: Index = open_index(files, threads=threads, progress=progress, tolerant=self.replaces_bad)
         if not self.index.records:
             hint = self.index.defects[0].message if self.index.defects else ""
             raise DataError(f"the {len(files)} files in {files[0].parent} hold no record", hint=hint)
-        self.samples = min(asked, self.index.records)
+        self.samples = min(wanted, self.index.records)
         self.shape = (data.side, data.side, data.side, data.channels)
         self.n_targets = data.targets
         self.inputs, self.targets = (np.int16, self.shape), (np.float32, (data.targets,))

@@ -96,9 +96,9 @@ def _fitting(job: Job, source: ImageArrays) -> Source:
 
 def _check_shape(job: Job, shape: Tuple[int, ...]) -> None:
     if job.settings.shape != shape:
-        asked, found = (" x ".join(map(str, each)) for each in (job.settings.shape, shape))
+        given, found = (" x ".join(map(str, each)) for each in (job.settings.shape, shape))
         raise SettingsError(
-            f"data.side and data.channels ask for {asked} values, and the images of {job.workload} have {found}",
+            f"data.side and data.channels ask for {given} values, and the images of {job.workload} have {found}",
             hint=f"set data.side to {shape[0]} and data.channels to {shape[-1]}, or leave both out",
         )
 

@@ -138,7 +138,7 @@ def _check_begun(
 def _check_samples(samples: int, data: Data, findings: _Findings) -> None:
     """As many samples as requested, or fewer if they come from a set."""
     if samples > data.n_train or (samples < data.n_train and data.directory is None):
-        findings.add([f"the run trained on {samples} samples, asked for were {data.n_train}"], 1)
+        findings.add([f"the run trained on {samples} samples, and the job has {data.n_train}"], 1)
 
 
 def _require_plausible(directory: RunDirectory, about: _Run, rows: int) -> None:

@@ -88,15 +88,15 @@ def _images_of(options: Mapping[str, Any], preparation: Preparation, report: Rep
     return record_images(Path(records), report, tolerant=options.get("bad_records") == "skip")
 
 
-def _shards(out: Path, images: Mapping[str, Images], asked: Optional[int]) -> Dict[str, List[_Shard]]:
+def _shards(out: Path, images: Mapping[str, Images], files_wanted: Optional[int]) -> Dict[str, List[_Shard]]:
     """The new files of each split: as many as asked for, or as many as the set has that is prepared."""
     shards = {}
     for split, part in images.items():
-        files = asked or -(-part.count // _IMAGES_PER_SHARD)
-        if asked and split == "validation":
-            files = max(1, asked // 8)  # as published
+        files = files_wanted or -(-part.count // _IMAGES_PER_SHARD)
+        if files_wanted and split == "validation":
+            files = max(1, files_wanted // 8)  # as published
         edges = [part.count * number // files for number in range(files + 1)]
-        if part.edges is not None and not asked:
+        if part.edges is not None and not files_wanted:
             edges, files = part.edges, len(part.edges) - 1
         shards[split] = [
             _Shard(out / f"{split}-{number:05}-of-{files:05}", part, range(edges[number], edges[number + 1]))

@@ -122,21 +122,21 @@ def ask_python(python: str, environment: Environment) -> Answers:
 def read_answers(said: Output) -> Answers:
     """The answers in the output of the process; a question without an answer ended the process."""
     answers: Dict[str, Answer] = {}
-    asked = ""
+    question = ""
     for line in said.out.splitlines():
         try:
             told = json.loads(line)
         except ValueError:
             continue
         if isinstance(told, dict) and "asks" in told:
-            asked = str(told["asks"])
-        elif isinstance(told, dict) and told.get("name") == asked:
-            answers[asked] = Answer(str(told.get("value", "")), _first_line(str(told.get("error", ""))))
-            asked = ""
-    if asked:
+            question = str(told["asks"])
+        elif isinstance(told, dict) and told.get("name") == question:
+            answers[question] = Answer(str(told.get("value", "")), _first_line(str(told.get("error", ""))))
+            question = ""
+    if question:
         how = said.last_line if said.code is None else f"Python ended with {_ending(said.code)}"
-        answers[asked] = Answer(error=how)
-        return Answers(answers, f"not asked: {asked} came before, and {how}")
+        answers[question] = Answer(error=how)
+        return Answers(answers, f"not asked: {question} came before, and {how}")
     if not answers:
         return Answers({}, said.last_line or f"exit code {said.code}")
     return Answers(answers)

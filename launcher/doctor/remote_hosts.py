@@ -160,7 +160,7 @@ def ask_host(host: str, shared: Shared, environment: Environment, timeout_s: flo
     """One host: reachable without a password, the same Python, version, directories and time."""
     diagnosis = shared.diagnosis
     words = [diagnosis.python, "-", shared.marker, shared.directory, shared.data]
-    asked = environment.clock()
+    before = environment.clock()
     said = environment.run([*_SSH, host, " ".join(map(shlex.quote, words))], timeout_s, _QUESTION)
     now = environment.clock()
     group = GROUP + host
@@ -181,7 +181,7 @@ def ask_host(host: str, shared: Shared, environment: Environment, timeout_s: flo
         _version(group, diagnosis, str(answer.get("version", ""))),
         _directory(group, shared, answer),
         *_data(group, shared, answer),
-        _clock(group, answer, asked, now),
+        _clock(group, answer, before, now),
     ]
 
 
@@ -237,18 +237,18 @@ def _data(group: str, shared: Shared, answer: Dict[str, Any]) -> List[Check]:
     return [Check(group, "data", OK, shared.data)]
 
 
-def _clock(group: str, answer: Dict[str, Any], asked: float, now: float) -> Check:
+def _clock(group: str, answer: Dict[str, Any], before: float, now: float) -> Check:
     """The host read its clock between the question and the answer, which may be seconds apart."""
     theirs = answer.get("time")
     if not isinstance(theirs, (int, float)):
         return Check(group, "clock", WARNING, "it does not report its time", "see date on both hosts")
-    apart = theirs - min(max(theirs, asked), now)
+    apart = theirs - min(max(theirs, before), now)
     if abs(apart) > _CLOCK_S:
         found = (
             f"{abs(apart):.1f} s {'ahead' if apart > 0 else 'behind'}: the wrong failure may be reported as the first"
         )
         return Check(group, "clock", WARNING, found, "keep the clocks set with chrony or ntp")
-    return Check(group, "clock", OK, f"within {_CLOCK_S + max(0.0, now - asked):.0f} s of this one")
+    return Check(group, "clock", OK, f"within {_CLOCK_S + max(0.0, now - before):.0f} s of this one")
 
 
 @contextlib.contextmanager

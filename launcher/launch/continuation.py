@@ -81,9 +81,9 @@ def _newest(directory: Path) -> Optional[Tuple[Path, Dict[str, Any]]]:
 
 def _samples(settings: WorkloadSettings, facts: Mapping[str, Any]) -> int:
     """How many samples the job trains on, as far as it is known here: files may have fewer than it asks for."""
-    known, asked = facts.get("samples"), settings.data.n_train
-    are_enough = isinstance(known, int) and 0 < known <= asked
-    return known if are_enough and not settings.data.is_synthetic else asked  # type: ignore[return-value]
+    known, wanted = facts.get("samples"), settings.data.n_train
+    are_enough = isinstance(known, int) and 0 < known <= wanted
+    return known if are_enough and not settings.data.is_synthetic else wanted  # type: ignore[return-value]
 
 
 def _listed(names: List[str], values: Mapping[str, Any]) -> str:

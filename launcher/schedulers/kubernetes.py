@@ -65,12 +65,12 @@ def render(job: ClusterJob) -> str:
 
 def _labels(job: ClusterJob) -> Dict[str, str]:
     """The labels of the job, and the queue among them: the site's, overridden by the command line's."""
-    site, asked = job.site.kubernetes, _pairs(job.wishes.labels, "--label")
-    if job.wishes.queue is not None and asked.setdefault(_QUEUE, job.wishes.queue) != job.wishes.queue:
-        message = f"--queue {job.wishes.queue} and --label {_QUEUE}={asked[_QUEUE]} name two queues"
+    site, given = job.site.kubernetes, _pairs(job.wishes.labels, "--label")
+    if job.wishes.queue is not None and given.setdefault(_QUEUE, job.wishes.queue) != job.wishes.queue:
+        message = f"--queue {job.wishes.queue} and --label {_QUEUE}={given[_QUEUE]} name two queues"
         raise UsageError(message, hint="give one of them")
     queue = {} if site.queue is None else {_QUEUE: site.queue}
-    found = {**_pairs(site.labels, "--label"), **queue, **asked}
+    found = {**_pairs(site.labels, "--label"), **queue, **given}
     return {key: plain("label value", value, f"the value of --label {key}") for key, value in found.items()}
 
 

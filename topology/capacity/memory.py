@@ -76,10 +76,10 @@ def memory_of(settings: WorkloadSettings, batch: Batch) -> Tuple[IpuMemory, ...]
     on_ipu: Dict[int, List[Stage]] = {}
     for ipu, stage in zip(mapping, stages):
         on_ipu.setdefault(ipu, []).append(stage)
-    asked = {TRAINING: settings.training.training, VALIDATION: settings.training.validation}
+    programs = {TRAINING: settings.training.training, VALIDATION: settings.training.validation}
     return tuple(
         model.of_ipu(ipu, held, len(stages), program)
-        for program in (name for name, is_asked in asked.items() if is_asked)
+        for program in (name for name, runs in programs.items() if runs)
         for ipu, held in sorted(on_ipu.items())
     )
 

@@ -22,9 +22,10 @@ def end_with_parent() -> None:
     An mpirun that is ended together with the launcher does not always get to end its instances: seen with Open MPI 5,
     one time in five. The setting outlives exec.
     """
-    libc, asked = ctypes.CDLL(None), ctypes.c_int()
-    libc.prctl(_PR_GET_PDEATHSIG, ctypes.byref(asked), 0, 0, 0)  # the launcher asks for a signal that can be missed
-    if "OMPI_COMM_WORLD_RANK" not in os.environ and not asked.value:  # started by hand: we may outlive the shell
+    libc, death_signal = ctypes.CDLL(None), ctypes.c_int()
+    # The launcher asks for a signal that can be missed.
+    libc.prctl(_PR_GET_PDEATHSIG, ctypes.byref(death_signal), 0, 0, 0)
+    if "OMPI_COMM_WORLD_RANK" not in os.environ and not death_signal.value:  # started by hand: we may outlive the shell
         return
     parent = os.getppid()
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from typing import Any
 
 import tensorflow as tf
 
@@ -20,10 +19,11 @@ from ipulaunch.configs.exports import (
 )
 from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.configs.settings.schema import plain
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.workers.serving.arguments import ExportRequest
 
 
-def input_of(settings: Any, *, on_ipus: bool) -> Tensor:
+def input_of(settings: WorkloadSettings, *, on_ipus: bool) -> Tensor:
     """A batch of samples as they are stored. Images that do not go as bytes go in the precision of the computation."""
     shape = (settings.training.micro_batch_size, *settings.shape)
     if not isinstance(settings.data, ImageData):
@@ -35,10 +35,15 @@ def input_of(settings: Any, *, on_ipus: bool) -> Tensor:
 
 
 def record_of(
-    request: ExportRequest, settings: Any, taken: Tensor, outputs: int, weights: ExportedWeights, iterations: int
+    request: ExportRequest,
+    settings: WorkloadSettings,
+    taken: Tensor,
+    outputs: int,
+    weights: ExportedWeights,
+    iterations: int,
 ) -> ExportRecord:
-    is_classifier = isinstance(settings.data, ImageData)
-    values = LOGITS if is_classifier else TARGETS
+    classes = settings.data.classes if isinstance(settings.data, ImageData) else None
+    values = TARGETS if classes is None else LOGITS
     return ExportRecord(
         workload=request.job.workload,
         config=request.config,
@@ -49,7 +54,7 @@ def record_of(
         python=platform.python_version(),
         input=taken,
         output=Tensor(OUTPUT, "float32", (taken.shape[0], int(outputs)), values),
-        classes=settings.data.classes if is_classifier else None,
+        classes=classes,
         precision=settings.training.precision,
         iterations=iterations,
         pipeline_splits=settings.pipeline.splits if not request.job.is_rehearsal else (),

@@ -29,7 +29,7 @@ _NO_TRAINING_ON_DEVICE: Dict[str, Any] = {
 }
 
 
-def serving_settings(settings: Any, *, is_pipelined: bool) -> Any:
+def serving_settings(settings: WorkloadSettings, *, is_pipelined: bool) -> WorkloadSettings:
     """The settings of the exported model. Its layers and weights are those of the training."""
     data, device = settings.data, settings.device
     # Clients send samples as they are stored, whoever normalises them in training.
@@ -54,25 +54,25 @@ def serving_settings(settings: Any, *, is_pipelined: bool) -> Any:
     return dataclasses.replace(settings, **changed)
 
 
-def choose_pipeline(settings: WorkloadSettings, asked: bool) -> Tuple[bool, List[str]]:
+def choose_pipeline(settings: WorkloadSettings, divided: bool) -> Tuple[bool, List[str]]:
     """Whether the exported model is divided as in training, and a warning where there is nothing to divide it by."""
-    if asked and not settings.pipeline.splits:
+    if divided and not settings.pipeline.splits:
         return False, ["--pipeline-serving-model: the model has no pipeline splits in training, so it is not divided"]
-    return asked, []
+    return divided, []
 
 
-def choose_iterations(pipeline: Pipeline, asked: int) -> int:
+def choose_iterations(pipeline: Pipeline, iterations: int) -> int:
     """How often the program runs in a call: a pipeline takes whole turns of its schedule."""
     turn = _turn(pipeline)
-    if not asked:
+    if not iterations:
         return turn
-    if asked % turn:
+    if iterations % turn:
         raise SettingsError(
-            f"--iterations is {asked}, and {pipeline.stages} pipeline stages in the {pipeline.schedule} schedule take"
-            f" a multiple of {turn}",
-            hint=f"use --iterations {-(-asked // turn) * turn}, or leave it out",
+            f"--iterations is {iterations}, and {pipeline.stages} pipeline stages in the {pipeline.schedule} schedule"
+            f" take a multiple of {turn}",
+            hint=f"use --iterations {-(-iterations // turn) * turn}, or leave it out",
         )
-    return asked
+    return iterations
 
 
 def _turn(pipeline: Pipeline) -> int:

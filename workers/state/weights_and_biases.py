@@ -82,12 +82,12 @@ def _begun(instance: Instance) -> Any:
             f"--wandb is given, and Weights & Biases is not installed: {error}",
             hint="pip install wandb, for the Python that the instances use, or leave --wandb out",
         ) from error
-    asked = instance.settings.logging
+    logging = instance.settings.logging
     try:
         return wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
-            name=asked.wandb_run_name or instance.run.path.name,
-            tags=list(asked.wandb_tags),
+            name=logging.wandb_run_name or instance.run.path.name,
+            tags=list(logging.wandb_tags),
             config={
                 "workload": instance.job.workload,
                 "replicas": instance.batch.replicas,

@@ -25,9 +25,9 @@ class EstimatorTrainer(Trainer):
 
     def __init__(self, instance: Instance, events: HostEvents) -> None:
         settings, batch = instance.settings, instance.batch
-        asked = settings.estimator_run.batches_per_step
-        if asked is not None and settings.training.training:
-            events = in_calls_of(events, asked, batch.accumulation)
+        batches = settings.estimator_run.batches_per_step
+        if batches is not None and settings.training.training:
+            events = in_calls_of(events, batches, batch.accumulation)
         super().__init__(instance, events)
         self.estimators, self.directory = instance.backend.estimators(), ModelDir(instance)
         self.found: Optional[Newest] = None  # that the training begins with

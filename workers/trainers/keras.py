@@ -73,13 +73,13 @@ class KerasTrainer(Trainer):
     def saved(self) -> List[Path]:
         """The checkpoints of this run, or those of --checkpoint-input-dir, as instance 0 sees them."""
         instance = self.instance
-        asked, paths = instance.settings.training.checkpoint_input_dir, self.keeper.saved if self.keeper else []
-        if asked is not None and instance.writes:
-            paths = found_in(Path(asked))
+        directory, paths = instance.settings.training.checkpoint_input_dir, self.keeper.saved if self.keeper else []
+        if directory is not None and instance.writes:
+            paths = found_in(Path(directory))
         text = json.dumps([str(path) for path in paths])
         paths = [Path(found) for found in json.loads(instance.backend.collective.first(text))]
         if not paths and not instance.settings.training.training:
-            where = f" in {asked}" if asked else ""
+            where = f" in {directory}" if directory else ""
             instance.warn(f"there is no checkpoint{where}: random weights are evaluated")
         return paths
 

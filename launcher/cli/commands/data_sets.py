@@ -64,25 +64,18 @@ def make_imagenet(as_json: bool, **options: Any) -> None:
     _print_made(run_task("make_images", {"kind": "imagenet", **options}).result, as_json)
 
 
-@make.command("cifar10")
-@_make_options(5000, 1000)
-def make_cifar10(as_json: bool, **options: Any) -> None:
-    """Write the Python and the binary batches."""
-    _print_made(run_task("make_images", {"kind": "cifar10", **options}).result, as_json)
+def _add_maker(kind: str, samples: int, about: str) -> None:
+    """A command that writes small images in the files of a published set."""
+
+    @make.command(kind, help=about)
+    @_make_options(samples, 1000)
+    def make_images(as_json: bool, **options: Any) -> None:
+        _print_made(run_task("make_images", {"kind": kind, **options}).result, as_json)
 
 
-@make.command("cifar100")
-@_make_options(5000, 1000)
-def make_cifar100(as_json: bool, **options: Any) -> None:
-    """Write the Python and the binary version."""
-    _print_made(run_task("make_images", {"kind": "cifar100", **options}).result, as_json)
-
-
-@make.command("mnist")
-@_make_options(6000, 1000)
-def make_mnist(as_json: bool, **options: Any) -> None:
-    """Write the four idx files, compressed with gzip."""
-    _print_made(run_task("make_images", {"kind": "mnist", **options}).result, as_json)
+_add_maker("cifar10", 5000, "Write the Python and the binary batches.")
+_add_maker("cifar100", 5000, "Write the Python and the binary version.")
+_add_maker("mnist", 6000, "Write the four idx files, compressed with gzip.")
 
 
 @click.group("build")

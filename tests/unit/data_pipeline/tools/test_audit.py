@@ -163,7 +163,7 @@ def test_a_set_with_fewer_samples_than_asked_for_need_not_be_there_any_more(trac
 @pytest.mark.parametrize("samples", [33, 60])
 def test_made_up_samples_are_as_many_as_asked_for(samples: int, traced: MakeRun, events: Events) -> None:
     check(traced(samples=samples), events)
-    assert messages(events) == [f"the run trained on {samples} samples, asked for were 50"]
+    assert messages(events) == [f"the run trained on {samples} samples, and the job has 50"]
 
 
 @pytest.mark.parametrize("remainder", ["drop", "repeat", "pad"])
