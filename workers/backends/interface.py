@@ -83,6 +83,10 @@ class Estimators(ABC):
         """How many steps evaluation is padded to."""
 
     @abstractmethod
+    def begin_after(self, update: int) -> None:
+        """Draw the random numbers of the updates that follow."""
+
+    @abstractmethod
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator that runs so many steps in a device call."""
 

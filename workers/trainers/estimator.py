@@ -81,6 +81,7 @@ class EstimatorTrainer(Trainer):
 
         watch = Watch(instance, progress, per_call // self.estimators.updates_per_run(per_call), outside)
         hooks = [watch, Save(instance, self.directory, self.identity, watch)] if instance.writes else [watch]
+        self.estimators.begin_after(start)
         estimator = self._make(self.found, per_call * accumulation, is_training=True)
         try:
             estimator.train(feed, hooks=hooks, max_steps=updates.stop * accumulation)

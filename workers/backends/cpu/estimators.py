@@ -34,6 +34,9 @@ class CpuEstimators(Estimators):
         """How many steps evaluation is padded to."""
         return steps
 
+    def begin_after(self, update: int) -> None:
+        """The global step says it to the layers that draw."""
+
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator, which returns to the host after every step, whatever a device call would be."""
         return tf.estimator.Estimator(self._model, config=tf.estimator.RunConfig(**config))

@@ -42,6 +42,9 @@ class IpuEstimators(Estimators):
         stages: int = self.settings.pipeline.stages
         return 2 * stages
 
+    def begin_after(self, update: int) -> None:
+        self.device.begin_after(update)
+
     def make(self, config: Dict[str, Any], steps_per_call: int, is_training: bool) -> Any:
         """An Estimator that runs so many steps in a device call."""
         ipu, device, plan = self.sdk.ipu, self.device, self.plan

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ipu_standin import numbers
 from ipu_standin.feeds import STOCK_ITER
 from ipu_standin.options import Options, setters
-from ipu_standin.running import fit, predict
+from ipu_standin.running import evaluate, fit, predict
 from ipu_standin.sdk import Sdk
 from ipu_standin.serving import export_keras
 from ipu_standin.strategies import IpuStrategyBase
@@ -26,7 +26,7 @@ _options: weakref.WeakKeyDictionary[Any, Options] = weakref.WeakKeyDictionary()
 def install(sdk: Sdk) -> None:
     numbers.install()
     tf.data.Dataset.__iter__ = _iterate
-    for name, act in (("compile", _compile), ("fit", fit), ("evaluate", None), ("predict", predict)):
+    for name, act in (("compile", _compile), ("fit", fit), ("evaluate", evaluate), ("predict", predict)):
         setattr(tf.keras.Model, name, _patched(sdk, name, act))
     for name, signature in sdk.table.model_methods.items():
         setattr(tf.keras.Model, name, SdkMethod(sdk, name, signature))
@@ -79,8 +79,6 @@ def _patched(sdk: Sdk, name: str, act: Any) -> Callable[..., Any]:
         bound = inspect.signature(original).bind(model, *args, **kwargs)
         given = {key: value for key, value in bound.arguments.items() if key != "self"}
         sdk.calls.record(f"Model.{name}", {"model": model.name, **given.pop("kwargs", {}), **given})
-        if act is None:
-            raise NotImplementedError(f"the stand-in does not act out {name}()")
         return act(sdk, model, _options.setdefault(model, Options()), **given)
 
     return call
@@ -93,7 +91,7 @@ def _compile(sdk: Sdk, model: Any, options: Options, **given: Any) -> None:
     if steps is not None and (type(steps) is not int or steps < 1):
         raise ValueError(f"steps_per_execution is {steps!r}, expected a positive whole number")
     options.steps_per_execution, options.is_compiled = steps or 1, True
-    options.train_step = options.predict_step = None
+    options.train_step = options.test_step = options.predict_step = None
     _KERAS["compile"](model, **given)
     if optimizer is not getattr(model, "optimizer", optimizer) and not isinstance(optimizer, str):
         raise RuntimeError("Keras has put an optimizer of its own around ours: the model is one of mixed precision")

@@ -27,6 +27,7 @@ class Options:
         self.pipeline_accumulation: Optional[int] = None
         self.scales_each = False  # micro-batch, rather than each update, with a loss scale that follows gradients
         self.train_step: Any = None
+        self.test_step: Any = None
         self.predict_step: Any = None
 
     @property
@@ -77,8 +78,9 @@ def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., A
 
     def accumulate(steps: Any, method: Any, use_v2: bool = False, **more: Any) -> None:
         pipelining.check_switches(more)
-        unknown = set(more) - set(sdk.table.classes[_ACCUMULATOR].parameters)
-        if unknown or {"opt", "num_mini_batches"} & set(more):
+        if {"opt", "num_mini_batches", "experimental_normalize_gradients"} & set(more):
+            raise ValueError(f"set_gradient_accumulation_options() does not take {sorted(more)}")
+        if set(more) - set(sdk.table.classes[_ACCUMULATOR].parameters):
             raise TypeError(f"options of the accumulating optimizer: {sorted(more)}")
         options.accumulation, options.accumulator = _positive(steps), more
         options.accumulation_method = _member(method, sdk.enums[_ACCUMULATION])
@@ -104,7 +106,9 @@ def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., A
 
     def feed_in(**more: Any) -> None:
         known = set(sdk.table.classes["tensorflow.python.ipu.ipu_infeed_queue.IPUInfeedQueue"].parameters)
-        if set(more) - known or "dataset" in more:
+        if {"dataset", "infeed_spec", "element_spec"} & set(more):
+            raise ValueError("Keras gives the data of an infeed itself")
+        if set(more) - known:
             raise TypeError(f"options of the infeed: {sorted(more)}")
         check_depth("prefetch_depth", more.get("prefetch_depth"))
 

@@ -44,6 +44,13 @@ def check_model(model: Any, options: Options, kind: str) -> None:
             raise ValueError(f"{first.__name__} overrides minimize(), which neither accumulation nor pipelines call")
 
 
+def check_statistics(model: Any, options: Options) -> None:
+    """The SDK warns that a pipeline gets the moving statistics of Keras's batch norms wrong: here it is a mistake."""
+    for layer in model.layers if options.stages else ():
+        if isinstance(layer, tf.keras.layers.BatchNormalization) and 0 < layer.momentum < 1:
+            raise RuntimeError(f"the moving statistics of {layer.name} are wrong after a training in a pipeline")
+
+
 def fit(
     sdk: Sdk,
     model: Any,
@@ -71,6 +78,7 @@ def fit(
         for epoch in feed.epochs(epochs):
             check_model(model, options, "train")
             options.check_run(sdk, feed.steps_per_execution, is_training=True)
+            check_statistics(model, options)
             if not options.stages and options.steps_per_update > 1:
                 check_sharding(options.accumulator)
             _check_rounding(sdk, model, options, feed.replicas)
@@ -235,6 +243,50 @@ def _logs(sdk: Sdk, model: Any, options: Options, own: List[Own]) -> Dict[str, A
         name: reduce["MEAN" if name in averaged else method]([logs[name] for logs in by_replica])
         for name in by_replica[0]
     }
+
+
+def evaluate(
+    sdk: Sdk,
+    model: Any,
+    options: Options,
+    x: Any,
+    verbose: Any = "auto",
+    callbacks: Any = None,
+    steps: Any = None,
+    return_dict: bool = False,
+) -> Any:
+    """The measures after the last step, in the order of their names."""
+    if not options.is_compiled:
+        raise RuntimeError("evaluate() before compile()")
+    if model.run_eagerly:
+        raise RuntimeError("models cannot run eagerly in an IPU strategy")
+    with model.distribute_strategy.scope():
+        feed = Feed(x, model.inputs)
+        feed.divide(replicas(sdk, options), steps, options.steps_per_execution, 1)
+        watchers = tf.keras.callbacks.CallbackList(callbacks, model=model, verbose=verbose, epochs=1, steps=feed.steps)
+        watchers.on_test_begin()
+        for _ in feed.epochs(1):
+            check_model(model, options, "test")
+            options.check_run(sdk, feed.steps_per_execution, is_training=False)
+            own = [Own(model) for _ in range(feed.replicas)]
+            for first in range(0, feed.steps, feed.steps_per_execution):
+                watchers.on_test_batch_begin(first)
+                for _ in range(feed.steps_per_execution):
+                    for replica in own:
+                        replica.load_metrics()
+                        model.distribute_strategy.run(_tested(model, options), args=feed.next())
+                        replica.keep()
+                logs = _logs(sdk, model, options, own)
+                watchers.on_test_batch_end(first + feed.steps_per_execution - 1, logs)
+        watchers.on_test_end(logs)
+    found = [float(logs[name]) for name in model.metrics_names]
+    return logs if return_dict else found if len(found) > 1 else found[0]
+
+
+def _tested(model: Any, options: Options) -> Any:
+    if options.test_step is None:
+        options.test_step = tf.function(lambda *data: model.test_step(data))
+    return options.test_step
 
 
 def predict(sdk: Sdk, model: Any, options: Options, x: Any, verbose: Any = 0, steps: Any = None) -> Any:

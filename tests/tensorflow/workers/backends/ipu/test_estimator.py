@@ -424,3 +424,13 @@ def test_a_pipeline_is_tested_without_an_accumulation(
     ]
     assert steps == 12  # 11 micro-batches in turns of 2 x 2 stages
     assert json.loads((tmp_path / "run-1" / "instance-000" / "done.json").read_text())["metrics"]
+
+
+def test_a_continued_training_draws_on(standin: Any, tmp_path: Path, read_calls: Any) -> None:
+    """Its first updates do not drop the units that those before them have dropped."""
+    place = standin("3.4", replicas=1)
+    texts = ("estimator.api=estimator", "training.gradient_accumulation_count=1", "model.dropout=0.5")
+    example(tmp_path, place, on_cpus, *texts)
+    example(tmp_path, place, ipu_backend, *texts, "training.num_epochs=2")
+    seeds = [given["seed"] for name, given in read_calls(tmp_path / "calls.jsonl", 0) if name.endswith("ipu_seed")]
+    assert len(seeds) == len(set(seeds)) == 2

@@ -99,10 +99,10 @@ def fitted(kind: Any = tf.keras.Model, optimizer: Any = None, accumulation: int 
     return model.fit(data(2), verbose=0)
 
 
-def uncompiled() -> Any:
+def uncompiled(method: str = "fit") -> Any:
     configured()
     with ipu().ipu_strategy.IPUStrategy().scope():
-        return plain_model().fit(data(1), verbose=0)
+        return getattr(plain_model(), method)(data(1), verbose=0)
 
 
 def unused_weight() -> Any:
@@ -245,6 +245,31 @@ def normalised_over(replicas: int, io_tiles: int = 0) -> None:
     config.configure_ipu_system()
 
 
+def numbered(index: int, count: int) -> None:
+    """An instance with this number, of so many."""
+    config = ipu().config.IPUConfig()
+    config.auto_select_ipus = 1
+    distribution = config.experimental.multi_replica_distribution
+    distribution.process_index, distribution.process_count = index, count
+    config.configure_ipu_system()
+
+
+def normalised_in_a_pipeline(momentum: float) -> Any:
+    """A training of two stages, the first with a batch norm of Keras."""
+    configured(2)
+    with ipu().ipu_strategy.IPUStrategy().scope():
+        inputs = tf.keras.Input((1,))
+        normed = tf.keras.layers.BatchNormalization(momentum=momentum)(inputs)
+        model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(normed))
+        assignment = model.get_pipeline_stage_assignment()
+        for stage, layer in enumerate(assignment):
+            layer.pipeline_stage = stage
+        model.set_pipeline_stage_assignment(assignment)
+        model.set_pipelining_options(gradient_accumulation_steps_per_replica=4)
+        model.compile(optimizer=sgd(), loss="mse", steps_per_execution=4)
+    return model.fit(data(4), verbose=0)
+
+
 def reconfigured() -> None:
     configured(1)
     configured(2)
@@ -276,6 +301,7 @@ MISTAKES = [
     ("3.4", "two selections", lambda: configure_with(select_ipus=1), Exception),
     ("3.4", "an index twice", lambda: configure_with(auto_select_ipus=[], select_ipus=[1, 1]), ValueError),
     ("3.4", "statistics of no replica", lambda: normalised_over(0), ValueError),
+    ("3.4", "an instance of no run", lambda: numbered(2, 2), ValueError),
     ("3.4", "nothing to compile for", lambda: pre_compiled(""), ValueError),
     ("3.4", "other IPUs in a run", reconfigured, RuntimeError),
     ("3.4", "seed without a device", lambda: ipu().utils.reset_ipu_seed(1), RuntimeError),
@@ -287,6 +313,7 @@ MISTAKES = [
     ("3.4", "made outside the scope", lambda: plain_model().set_gradient_accumulation_options, AttributeError),
     ("3.4", "unknown reduction", lambda: accumulated(1, gradient_accumulation_reduction_method="MAX"), ValueError),
     ("3.4", "unknown accumulation option", lambda: accumulated(1, offload=True), TypeError),
+    ("3.4", "accumulated by another name", lambda: accumulated(1, num_mini_batches=2), ValueError),
     ("3.4", "accumulation is a number", lambda: accumulated("2"), ValueError),
     ("3.4", "sharded on the IPU", lambda: sharded().fit(data(2), verbose=0), ValueError),
     ("3.4", "accumulation divides", lambda: accumulated(2).fit(data(3), verbose=0), RuntimeError),
@@ -295,6 +322,10 @@ MISTAKES = [
     ("3.4", "more than there is", lambda: scoped_model().fit(data(2), steps_per_epoch=3, verbose=0), ValueError),
     ("3.4", "fit before compile", uncompiled, RuntimeError),
     ("3.4", "eagerly", lambda: fitted(run_eagerly=True), RuntimeError),
+    ("3.4", "evaluate before compile", lambda: uncompiled("evaluate"), RuntimeError),
+    ("3.4", "evaluate eagerly", lambda: scoped_model(run_eagerly=True).evaluate(data(1), verbose=0), RuntimeError),
+    ("3.4", "evaluate more than there is", lambda: scoped_model().evaluate(data(2), steps=3), ValueError),
+    ("3.4", "half a turn of evaluation", lambda: pipelined(4, 1).evaluate(data(4)), tf.errors.FailedPreconditionError),
     ("3.4", "a step of its own", lambda: fitted(Shortcut), RuntimeError),
     ("3.4", "a minimize of its own", lambda: fitted(optimizer=Minimizing(0.1), accumulation=2), ValueError),
     ("3.4", "a weight without a gradient", unused_weight, ValueError),
@@ -303,6 +334,7 @@ MISTAKES = [
     ("3.4", "shapes that may vary", lambda: scoped_model().fit(unbatched_shapes(), verbose=0), ValueError),
     ("3.4", "data without an end", lambda: scoped_model().fit(data(1).repeat(), verbose=0), ValueError),
     ("3.4", "too deep a feed", lambda: scoped_model().set_infeed_queue_options(prefetch_depth=256), ValueError),
+    ("3.4", "the data of a feed", lambda: scoped_model().set_infeed_queue_options(dataset=data(1)), ValueError),
     ("3.4", "unknown feed option", lambda: scoped_model().set_infeed_queue_options(depth=2), TypeError),
     ("3.4", "no depth", lambda: scoped_model().set_infeed_queue_options(prefetch_depth=0), ValueError),
     ("3.4", "a depth is a number", lambda: scoped_model().set_infeed_queue_options(prefetch_depth="2"), ValueError),
@@ -321,6 +353,7 @@ MISTAKES = [
     ("3.4", "no accumulation", lambda: pipelined(accumulation=None).fit(data(4), verbose=0), ValueError),
     ("3.4", "pipelined accumulation divides", lambda: pipelined(4, 2).fit(data(4), verbose=0), RuntimeError),
     ("3.4", "a pipeline with a call of its own", lambda: pipelined(kind=Calling).fit(data(4), verbose=0), RuntimeError),
+    ("3.4", "statistics in a pipeline", lambda: normalised_in_a_pipeline(0.9), RuntimeError),
     ("3.4", "fewer IPUs than stages", lambda: pipelined(ipus=1).fit(data(4), verbose=0), ValueError),
     ("3.4", "stage options know their keys", lambda: stage_options(matmul_options={"amp": "0.1"}), ValueError),
     (
@@ -409,6 +442,18 @@ def placed_strategy() -> Any:
     module("popdist.tensorflow").set_ipu_config(config, ipus_per_replica=1, configure_device=True)
     config.configure_ipu_system()
     return module("tensorflow.python.ipu.distributed.popdist_strategy").PopDistStrategy()
+
+
+def test_an_evaluation_gives_the_measures_of_all_replicas(standin: Install) -> None:
+    standin("3.4", replicas=2)
+    inputs = np.arange(4, dtype=np.float32)[:, np.newaxis]
+    with placed_strategy().scope():
+        model = plain_model()
+        model.compile(optimizer=sgd(), loss="mse", metrics=["mae"], steps_per_execution=2)
+        model.set_weights([np.ones((1, 1)), np.zeros(1)])
+    stream = tf.data.Dataset.from_tensor_slices((inputs, 0 * inputs)).batch(1, drop_remainder=True)
+    assert model.evaluate(stream, verbose=0) == pytest.approx([3.5, 1.5])
+    assert model.evaluate(stream, verbose=0, return_dict=True) == pytest.approx({"loss": 3.5, "mae": 1.5})
 
 
 @pytest.mark.parametrize("convert", [int, float, range])
