@@ -66,6 +66,7 @@ class Options:
             pipeline = self.pipeline or pipelining.Pipeline(sdk, None, {})
             count = self.steps_per_update if is_training else steps_per_execution
             pipeline.check(self.stages, count, is_training, sdk.io_tiles)
+            pipelining.check_shared(self.assignment, pipeline.mapping)
 
 
 def setters(sdk: Sdk, model: Any, options: Options) -> Dict[str, Callable[..., Any]]:

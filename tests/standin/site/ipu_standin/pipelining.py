@@ -129,6 +129,17 @@ def missing_stages(assignment: Sequence[LayerAssignment]) -> List[int]:
     return sorted(set(range(max(found) + 1)) - found)
 
 
+def check_shared(assignment: Sequence[LayerAssignment], mapping: Optional[Sequence[int]]) -> None:
+    """The compiler wants stages that use the same variables on one IPU."""
+    from tensorflow import errors  # which sitecustomize must not load
+
+    ipu_of: Dict[int, Any] = {}
+    for item in assignment:
+        layer, ipu = item.layer, mapping[item.pipeline_stage or 0] if mapping else item.pipeline_stage
+        if layer.weights and ipu_of.setdefault(id(layer), ipu) != ipu:
+            raise errors.UnimplementedError(None, None, f"stages on several IPUs use the variables of {layer.name}")
+
+
 def _input_nodes(model: Any) -> List[Any]:
     return [node for nodes in model._nodes_by_depth.values() for node in nodes if node.is_input]
 

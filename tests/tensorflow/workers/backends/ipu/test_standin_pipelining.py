@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -17,8 +18,8 @@ Install = Callable[..., Any]
 OPS = "tensorflow.python.ipu.ops.pipelining_ops"
 
 
-def make(stages: Sequence[Any] = (0, 0, 1, 1), io_tiles: int = 0, ipus: int = 2) -> Any:
-    """A chain of four layers in these stages."""
+def make(stages: Sequence[Any] = (0, 0, 1, 1), io_tiles: int = 0, ipus: int = 2, shared: Any = None) -> Any:
+    """A chain of four layers in these stages, or of four calls of one layer."""
     ipu = importlib.import_module("tensorflow.python.ipu")
     config = ipu.config.IPUConfig()
     config.auto_select_ipus, config.io_tiles.num_io_tiles = ipus, io_tiles
@@ -26,7 +27,7 @@ def make(stages: Sequence[Any] = (0, 0, 1, 1), io_tiles: int = 0, ipus: int = 2)
     with ipu.ipu_strategy.IPUStrategy().scope():
         outputs = inputs = tf.keras.Input((1,))
         for _ in range(4):
-            outputs = tf.keras.layers.Dense(1)(outputs)
+            outputs = (shared or tf.keras.layers.Dense(1))(outputs)
         model = tf.keras.Model(inputs, outputs)
     assignment = model.get_pipeline_stage_assignment()
     for layer, stage in zip(assignment, stages):
@@ -44,10 +45,13 @@ def compiled(model: Any, steps: int, **options: Any) -> Any:
     return model
 
 
-def fit(count: Any = 4, steps: int = 0, io_tiles: int = 0, stages: Sequence[int] = (0, 0, 1, 1), **more: Any) -> Any:
+def fit(
+    count: Any = 4, steps: int = 0, io_tiles: int = 0, stages: Sequence[int] = (0, 0, 1, 1), shared: Any = None,
+    **more: Any,
+) -> Any:  # fmt: skip
     """A training with this accumulation, of one device call."""
     ipus = 1 << max(more.get("device_mapping") or [1]).bit_length()
-    model, steps = make(stages, io_tiles, ipus), steps or count
+    model, steps = make(stages, io_tiles, ipus, shared), steps or count
     compiled(model, steps, gradient_accumulation_steps_per_replica=count, **more)
     ones = np.ones((steps, 1), np.float32)
     return model.fit(tf.data.Dataset.from_tensor_slices((ones, ones)).batch(1, drop_remainder=True), verbose=0)
@@ -334,3 +338,11 @@ def test_means_of_gradients_take_sums_of_one_shape(method: str, runs: bool, stan
     else:
         with pytest.raises(ValueError, match="the parts of a gradient"):
             model.fit(data, verbose=0)
+
+
+@pytest.mark.parametrize("mapping", [[0, 0], [0, 1]], ids=str)
+def test_stages_that_share_a_layer_are_on_one_ipu(mapping: List[int], standin: Install) -> None:
+    standin("3.4")
+    several = pytest.raises(tf.errors.UnimplementedError, match="stages on several IPUs use the variables of dense")
+    with several if len(set(mapping)) > 1 else contextlib.nullcontext():
+        fit(shared=tf.keras.layers.Dense(1, name="dense"), device_mapping=mapping)
