@@ -38,6 +38,7 @@ class MeasurementOptions(NamedTuple):
     is_verbose: bool
     iterations: Optional[int]
     pipeline_serving_model: bool
+    weights: Optional[str]  # the directory of a run, or of checkpoints
     engine: Optional[str]
     serving_bin_path: Optional[Path]
     own_server: bool
@@ -46,6 +47,7 @@ class MeasurementOptions(NamedTuple):
 
 def measure(resolved: Resolved, options: MeasurementOptions) -> Dict[str, Any]:
     """Measure a server that is there, or one that is started for it. Nothing is left, however it ends."""
+    text = "the measurement was stopped, and nothing of it is left"
     with StopSignals() as stopping:
         try:
             with stopping.interrupting():
@@ -54,8 +56,9 @@ def measure(resolved: Resolved, options: MeasurementOptions) -> Dict[str, Any]:
             raise click.exceptions.Exit(error.code) from error
         except KeyboardInterrupt:
             if stopping.first == signal.SIGINT:
+                click.echo(text, err=True)
                 raise
-            raise StoppedError("the measurement was stopped, and nothing of it is left") from None
+            raise StoppedError(text) from None
 
 
 def _measure_server(resolved: Resolved, options: MeasurementOptions) -> Dict[str, Any]:
@@ -99,6 +102,8 @@ def _export_words(resolved: Resolved, options: MeasurementOptions) -> List[str]:
         words += ["--engine", options.engine]
     if options.iterations is not None:
         words += ["--iterations", str(options.iterations)]
+    if options.weights is not None:
+        words += ["--checkpoint-input-dir", options.weights]
     if options.pipeline_serving_model:
         words.append("--pipeline-serving-model")
     return words

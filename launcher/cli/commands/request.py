@@ -7,15 +7,25 @@ from typing import Any, Dict, List
 
 import click
 
+from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.messages import note
+from ipulaunch.configs.settings.schema import whole_path
 from ipulaunch.launcher.cli.groups import WorkloadGroup
 from ipulaunch.launcher.cli.measurement import MeasurementOptions, measure
-from ipulaunch.launcher.cli.options import SERVED_MODEL, SERVER, Decorator, decorate
+from ipulaunch.launcher.cli.options import SERVED_MODEL, SERVER, Decorator, decorate, with_help
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.serving.servers import RUNNING_TIMEOUT_S, TIMEOUT_S
 from ipulaunch.launcher.show.messages import show_messages
 from ipulaunch.launcher.show.picture import table
+
+_WEIGHTS = "training__checkpoint_input_dir"
+_WEIGHTS_HELP = "A run, or a directory with checkpoints: the newest has the weights. Default: random weights."
+# What --server leaves nothing to do for.
+_OF_OUR_SERVER = (
+    *("port", "rest_port", "serving_bin_path", "own_server"),
+    *("iterations", "pipeline_serving_model", _WEIGHTS),
+)
 
 _OPTIONS: List[Decorator] = [
     click.option(
@@ -79,6 +89,10 @@ def _command(workload: str) -> click.Command:
     @settings_options(workload)
     def request(**values: Any) -> None:
         as_json = values.pop("as_json")
+        if values["server"] is not None:
+            _refuse_options_of_our_server()
+        weights = values.pop(_WEIGHTS)
+        values["weights"] = None if weights is None else whole_path(str(weights))
         options = MeasurementOptions(**{name: values.pop(name) for name in MeasurementOptions._fields})
         engine = choose_engine(options.engine, dry_run=False)
         if values["rehearsal"] is None:
@@ -87,6 +101,7 @@ def _command(workload: str) -> click.Command:
         show_messages(map(note, resolved.notes))
         _print_measurement(measure(resolved, options), as_json)
 
+    with_help(request, {_WEIGHTS: _WEIGHTS_HELP})
     for option in request.params:  # here it is the batch of a request
         if option.name == "training__micro_batch_size":
             option.opts = [name for name in option.opts if name != "--batch-size"]
@@ -95,6 +110,20 @@ def _command(workload: str) -> click.Command:
 
 def _with_options(command: Any) -> Any:
     return decorate(command, _OPTIONS)
+
+
+def _refuse_options_of_our_server() -> None:
+    context = click.get_current_context()
+    given = [
+        option.opts[0]
+        for option in context.command.params
+        if option.name in _OF_OUR_SERVER
+        and context.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UsageError(
+            f"--server only sends, and {', '.join(given)} say what is exported and served", hint="leave one of them out"
+        )
 
 
 def _print_measurement(result: Dict[str, Any], as_json: bool) -> None:
