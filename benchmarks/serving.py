@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from ipulaunch.data_pipeline.reported import settle
-from ipulaunch.launcher.serving.process import Address
+from ipulaunch.launcher.serving.address import Address
 from ipulaunch.launcher.serving.served import Served
 from ipulaunch.launcher.serving.servers import LOOPBACK, started
 

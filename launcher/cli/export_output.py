@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any, List, Mapping
 
 import click
@@ -30,7 +31,7 @@ def print_or_run(
         _print_line(line, messages, as_json)
         return
     require_ready(engine, options)
-    _run(line, engine, messages, as_json)
+    _run(line, engine, options.directory, messages, as_json)
 
 
 def _print_line(command: Command, messages: List[Message], as_json: bool) -> None:
@@ -43,8 +44,9 @@ def _print_line(command: Command, messages: List[Message], as_json: bool) -> Non
     click.echo(command.shell())
 
 
-def _run(command: Command, engine: Engine, messages: List[Message], as_json: bool) -> None:
+def _run(command: Command, engine: Engine, directory: Path, messages: List[Message], as_json: bool) -> None:
     show_messages(messages)
+    click.echo(f"exporting to {directory}", err=True)
     result = follow(command.argv, {}, make_progress(sys.stderr), task="the export").result
     show_messages(map(warning, result["warnings"]))
     if as_json:

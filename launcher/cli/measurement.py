@@ -15,8 +15,9 @@ from ipulaunch.configs.errors import IpulaunchError, StoppedError, UsageError
 from ipulaunch.configs.runs.job import Job, set_options, to_yaml
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.launcher.cli.data_tasks import follow, make_progress
+from ipulaunch.launcher.serving.address import Address, require_free
 from ipulaunch.launcher.serving.model_server import find_model_server
-from ipulaunch.launcher.serving.process import Address, ServerProcess
+from ipulaunch.launcher.serving.process import ServerProcess
 from ipulaunch.launcher.serving.served import ExportFailed, exported
 from ipulaunch.launcher.serving.servers import LOOPBACK, RUNNING_TIMEOUT_S, TIMEOUT_S, ready_line, started
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
@@ -75,6 +76,7 @@ def _measure_server(resolved: Resolved, options: MeasurementOptions) -> Dict[str
 def _measure_export(resolved: Resolved, options: MeasurementOptions) -> Dict[str, Any]:
     model_server = None if options.own_server else find_model_server(options.serving_bin_path, os.environ)
     address = Address(LOOPBACK, options.port, options.rest_port)
+    require_free(address)
     ready: Dict[str, Any] = {}
 
     def note(event: Dict[str, Any]) -> None:

@@ -11,21 +11,14 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from ipulaunch.configs.errors import IpulaunchError, JobError
+from ipulaunch.launcher.serving.address import Address
 from ipulaunch.launcher.supervise.processes import die_with_parent
 
 _DRAIN_S = 40.0  # our server gives the requests that are in 30 s
 _LOOK_S = 0.2  # between two questions to a server that only answers questions
-
-
-class Address(NamedTuple):
-    """Where a server answers."""
-
-    host: str
-    port: int
-    rest_port: int
 
 
 class ReportedError(IpulaunchError):

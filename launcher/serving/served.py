@@ -42,7 +42,9 @@ def served_directory(base: Path, name: Optional[str]) -> Served:
         )
     found = servable_versions(base)
     if not found:
-        hint = "ipulaunch export WORKLOAD --export-dir D writes one, as D/1"
+        inside = [path for path in sorted(base.iterdir()) if path.is_dir() and servable_versions(path)]
+        writing = "ipulaunch export WORKLOAD --export-dir D writes one, as D/1"
+        hint = f"ipulaunch serve {inside[0]}" if inside else writing
         raise DataError(
             f"{base} has no version of a model: no directory with a number for a name and {SAVED_MODEL} in it",
             hint=hint,

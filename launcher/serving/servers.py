@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from ipulaunch.configs.errors import JobError
+from ipulaunch.launcher.serving.address import Address
 from ipulaunch.launcher.serving.model_server import batching_parameters, model_server_argv
-from ipulaunch.launcher.serving.process import Address, ServerProcess, own_server, wait_for_rest
+from ipulaunch.launcher.serving.process import ServerProcess, own_server, wait_for_rest
 from ipulaunch.launcher.serving.served import Served
 
 LOOPBACK = "127.0.0.1"

@@ -22,6 +22,7 @@ _EXTRA = ("grpc", "google")
 def main() -> int:
     """The exit code of one task."""
     settle(os.environ)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it logs as errors comes to us as errors, too
     if "sending" in sys.argv:
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # senders are forked: NumPy must not have started threads
     return reported(lambda report: _run(sys.argv[1:], sys.stdin.read(), report))

@@ -79,6 +79,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer(self._post)
 
+    def do_PUT(self) -> None:
+        self._answer(self._refuse)
+
+    do_DELETE = do_HEAD = do_PATCH = do_OPTIONS = do_PUT
+
     def log_message(self, *_: Any) -> None:
         """One line for each request is too many."""
 
@@ -99,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(data if self.command != "HEAD" else b"")
         finally:
             self.server.count(-1)
 
@@ -125,6 +130,9 @@ class _Handler(BaseHTTPRequestHandler):
         if method != "predict":
             raise ServingError("UNIMPLEMENTED", f"{method} is not served here; predict is")
         return self._predict(_spec(found), json_tensors.parse(body))
+
+    def _refuse(self, path: str, body: bytes) -> Dict[str, Any]:
+        raise _malformed(self.command, path)
 
     def _predict(self, spec: Any, body: Dict[str, Any]) -> Dict[str, Any]:
         name = spec.signature_name = body.get("signature_name", "")

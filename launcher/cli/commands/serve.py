@@ -16,7 +16,7 @@ from ipulaunch.configs.messages import warning
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory
 from ipulaunch.launcher.cli.options import server_options
 from ipulaunch.launcher.serving.model_server import find_model_server
-from ipulaunch.launcher.serving.process import Address
+from ipulaunch.launcher.serving.address import Address, require_free
 from ipulaunch.launcher.serving.served import ExportFailed, Served, exported, served_directory
 from ipulaunch.launcher.serving.servers import LOOPBACK, TIMEOUT_S, ready_line, started
 from ipulaunch.launcher.show.messages import show_messages
@@ -68,6 +68,7 @@ def command(
             if not number:
                 raise UsageError(f"{model_server.name} cannot take a free port by itself", hint=f"give {flag} a number")
     address = Address(host or LOOPBACK, port, rest_port)
+    require_free(address)
     with StopSignals() as stopping:
         try:
             with stopping.interrupting(), _source(model, model_name) as served:
@@ -85,6 +86,10 @@ def command(
 def _source(model: str, name: Optional[str]) -> ContextManager[Served]:
     """What is to be served: a directory of versions as it is, or the export of a run."""
     path = Path(model)
+    if path.is_file():
+        raise UsageError(f"{model} is a file", hint="name the directory of all versions, or a run")
+    if os.sep in model and not path.is_dir():
+        raise UsageError(f"there is no directory {model}", hint="ipulaunch export WORKLOAD --export-dir D writes one")
     if path.is_dir() and not RunDirectory(path).plan.is_file():
         return contextlib.nullcontext(served_directory(path, name))
     from ipulaunch.launcher.runs.finding import find_run

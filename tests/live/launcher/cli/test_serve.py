@@ -200,17 +200,46 @@ def test_the_memory_of_the_server_does_not_grow_with_requests(
     assert resident_mb(2000) < before + 20  # MB, half of the bytes of these requests
 
 
-@pytest.mark.night
-def test_a_port_that_is_taken_is_an_error_before_anything_is_served(
-    tmp_path: Path, write_model: Callable[..., Path], serve: Callable[..., Serve]
-) -> None:
-    """Left to the night, as it loads TensorFlow."""
-    write_model(tmp_path / "m" / "1")
+@pytest.fixture()
+def taken_port() -> Iterator[int]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = taken.getsockname()[1]
-        code, err = serve(tmp_path / "m", "--port", 0, "--rest-port", port, "--own-server").end()
+        yield taken.getsockname()[1]
+
+
+@pytest.mark.parametrize("option", ["--port", "--rest-port"])
+def test_a_port_that_is_taken_is_an_error_before_anything_is_loaded(
+    option: str, batch_of_16: Path, taken_port: int, serve: Callable[..., Serve]
+) -> None:
+    other = "--rest-port" if option == "--port" else "--port"
+    code, err = serve(batch_of_16, option, taken_port, other, 0, "--own-server").end()
     assert code == 4
-    assert f"port {port} of 127.0.0.1 cannot be used" in err and "--rest-port" in err
-    assert "Traceback" not in err
+    assert err.splitlines() == [
+        f"error: port {taken_port} of 127.0.0.1 cannot be used: Address already in use",
+        f"hint: another server may use it; choose another with {option}",
+    ]
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("option", ["port", "rest_port"])
+def test_a_port_that_is_taken_while_the_model_is_loaded_is_an_error_of_the_server(
+    option: str, tmp_path: Path, write_model: Callable[..., Path], taken_port: int, own_environment: Dict[str, str]
+) -> None:
+    """Left to the night, as it loads TensorFlow."""
+    write_model(tmp_path / "m" / "1")
+    options = {"path": str(tmp_path / "m"), "model_name": "m", "host": "127.0.0.1", "port": 0, "rest_port": 0}
+    done = subprocess.run(
+        [sys.executable, "-m", "ipulaunch.workers.server", "serving"],
+        input=json.dumps({**options, option: taken_port}),
+        env=own_environment,
+        capture_output=True,
+        timeout=LIMIT_S,
+        text=True,
+        check=False,
+    )
+    error = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, error["event"], error["exit_code"]) == (4, "error", 4)
+    assert error["message"] == f"port {taken_port} of 127.0.0.1 cannot be used"
+    assert "--" + option.replace("_", "-") in error["hint"]
+    assert "Traceback" not in done.stderr and "add_port" not in done.stderr

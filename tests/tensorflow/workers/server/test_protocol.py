@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator
 
@@ -205,6 +207,20 @@ def test_errors_of_rest(path: str, body: Any, status: int, text: str, address: A
     assert got == status
     assert list(answer) == ["error"]
     assert text in answer["error"]
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD"])
+def test_another_method_is_a_malformed_request(method: str, address: Any) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", address.rest_port, timeout=LIMIT_S)
+    connection.request(method, "/v1/models/m", b"{}")
+    response = connection.getresponse()
+    body = response.read()
+    assert (response.status, response.getheader("Content-Type")) == (400, "application/json")
+    if method != "HEAD":
+        assert json.loads(body) == {"error": f"Malformed request: {method} /v1/models/m"}
+    connection.request("GET", "/v1/models/m")  # on the same connection
+    assert connection.getresponse().status == 200
+    connection.close()
 
 
 def test_a_new_version_takes_over(

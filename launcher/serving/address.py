@@ -1,0 +1,41 @@
+"""Where a server answers."""
+
+from __future__ import annotations
+
+import socket
+from typing import NamedTuple
+
+from ipulaunch.configs.errors import NotReadyError
+
+
+class Address(NamedTuple):
+    """A host, and a port for each protocol; 0 stands for any that is free."""
+
+    host: str
+    port: int
+    rest_port: int
+
+
+def require_free(address: Address) -> None:
+    """Refuse a port that is taken, before a model is exported or loaded for it."""
+    if address.port and address.port == address.rest_port:
+        raise NotReadyError(
+            f"gRPC and REST cannot share port {address.port}", hint="choose another with --port or --rest-port"
+        )
+    for port, option in ((address.port, "--port"), (address.rest_port, "--rest-port")):
+        try:
+            _bind(address.host, port)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise NotReadyError(
+                f"port {port} of {address.host} cannot be used: {reason}",
+                hint=f"another server may use it; choose another with {option}",
+            ) from error
+
+
+def _bind(host: str, port: int) -> None:
+    """Take a port for a moment, as a server does."""
+    family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended do not count
+        found.bind(where)
