@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.configs.runs.events import WarningEvent
+from ipulaunch.configs.runs.events import Times, WarningEvent
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.data_pipeline.sources.normalise import as_sent
 from ipulaunch.topology import Batch
@@ -48,6 +48,10 @@ class Instance:
     def warn(self, message: str) -> None:
         """Record a warning."""
         self.records.event(WarningEvent(message))
+
+    def record_times(self, update: int) -> None:
+        """Record what was done since the last time."""
+        self.records.event(Times(update, self.backend.times.lap()))
 
     def sent(self, stream: tf.data.Dataset) -> tf.data.Dataset:
         """A stream with its inputs as they leave the host."""

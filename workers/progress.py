@@ -30,6 +30,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.instance, self.events, self.log, self.save, self.samples = instance, events, log, save, samples
+        self.times = instance.backend.times
         self.updates = 0
         self.call_updates, self.here_s, self.lap = 0, 0.0, 0.0
         self.earlier_s = 0.0  # of the training that this one continues
@@ -67,7 +68,11 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.call_updates, self.lap = 0, time.perf_counter()
 
+    def on_train_batch_begin(self, step: int, logs: Any = None) -> None:
+        self.times.turn_to("device")
+
     def on_train_batch_end(self, step: int, logs: Any = None) -> None:
+        self.times.turn_to("other")
         now = time.perf_counter()
         # Updates since the last return to the host.
         new = (step + 1) // self.instance.backend.steps_per_update - self.call_updates
@@ -83,19 +88,25 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         for name, value in values.items():
             self.sums[name] = self.sums.get(name, 0.0) + value * filled
         self.summed += filled
-        if now - self.last_event >= _EVENT_INTERVAL_S:
-            self.last_event = now
-            self.instance.records.event(Update(self.updates, self.rate(), values))
-        if self.events.logs_at(self.updates):
-            self._log()
+        with self.times.part("logging"):
+            if now - self.last_event >= _EVENT_INTERVAL_S:
+                self.last_event = now
+                self.instance.records.event(Update(self.updates, self.rate(), values))
+            if self.events.logs_at(self.updates):
+                self._log()
         saves = self.events.saves_at(self.updates)
         if saves:
-            self.save(self)
+            self._save()
         if self.instance.stop.agreed():
             if not saves:
-                self.save(self)
+                self._save()
+            self.instance.record_times(self.updates)
             raise StoppedError(f"stopped on request after update {self.updates}, with a checkpoint")
         self.lap = time.perf_counter()
+
+    def _save(self) -> None:
+        with self.times.part("checkpoint"):
+            self.save(self)
 
     def _require_finite(self, values: Dict[str, float]) -> None:
         """Stop a training whose loss is not a number: it has nothing left to learn, to log or to keep."""
@@ -111,6 +122,7 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]
         row = {"update": self.updates, "epoch": self.epoch, **means}
         self.instance.records.event(Log(self.events.epochs, self.rate(), self.updates, self.epoch, means))
         self.log({**row, "samples_per_s": self.rate() * self.instance.plan.instances, "train_s": self.train_s})
+        self.instance.record_times(self.updates)
 
     @property
     def epoch(self) -> float:

@@ -6,8 +6,11 @@ import json
 import time
 from typing import Any, Dict, Mapping, Optional
 
+import numpy as np
+
 from ipulaunch.configs.runs.directory import write_whole
 from ipulaunch.configs.runs.events import PREPARING, Loading, TimeToTrain
+from ipulaunch.configs.runs.times import PARTS
 from ipulaunch.data_pipeline.sources.record_sources import reading_warnings
 from ipulaunch.data_pipeline.sources.selection import make_sources
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
@@ -61,10 +64,12 @@ def _train_and_validate(
         instance.records.event(Loading())
         trainer.load(sources["train"])
     start = time.perf_counter()
+    instance.backend.times.begin()
     if training.training:
         summary = train(instance, trainer, sources["train"], history)
     if training.validation:
         found = validate(instance, trainer, sources["validation"], history)
+        instance.record_times(trainer.events.total_updates)
         summary = {**summary, **found, "metrics": {**summary["metrics"], **found["metrics"]}}
     if training.training and training.validation:
         summary["time_to_train_s"] = time.perf_counter() - start
@@ -72,7 +77,17 @@ def _train_and_validate(
     if training.training and training.clean_dir:
         trainer.clean()
         summary["checkpoint"] = trainer.newest
-    return summary
+    return {**summary, **_times(instance)}
+
+
+def _times(instance: Instance) -> Dict[str, Any]:
+    """The seconds of each part: of every instance, and their means. All instances ask together."""
+    totals = instance.backend.times.totals
+    table = instance.backend.collective.rows(np.array([totals.get(part, 0.0) for part in PARTS]))
+    return {
+        "times_s": dict(zip(PARTS, map(float, table.mean(axis=0)))),
+        "times_s_by_instance": [dict(zip(PARTS, map(float, row))) for row in table],
+    }
 
 
 def _draw(instance: Instance, history: History) -> None:

@@ -58,6 +58,7 @@ def train(instance: Instance, trainer: Trainer, source: Source, history: Optiona
         history.begin(begun.metrics, begun.update, begun.again)
     _announce(instance, source, trainer.events, begun.update)
     trainer.fit(source, progress, begun.update)
+    instance.record_times(progress.updates)
     return _summarise(instance, progress, trainer.newest)
 
 

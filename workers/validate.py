@@ -25,7 +25,8 @@ def validate(instance: Instance, trainer: Trainer, source: Source, history: Opti
     for path in everything or [None]:
         if instance.stop.agreed():
             raise StoppedError(f"stopped on request after the validation of {len(rows)} of {len(paths)} checkpoints")
-        row = trainer.evaluate(path, source)
+        with instance.backend.times.part("validation"):
+            row = trainer.evaluate(path, source)
         if row is None:
             continue
         values = {name: value for name, value in row.items() if name.startswith("val_")}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import reprlib
 from dataclasses import dataclass, field
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Tuple, Type, get_type_hints
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple, Type, get_type_hints
 
+from ipulaunch.configs.runs.event_fields import EXPECTED, is_number
 from ipulaunch.configs.text import counted
 
 # Numbers in a row that are not metrics.
@@ -188,6 +189,15 @@ class Log(Event):
 
 
 @dataclass(frozen=True)
+class Times(Event):
+    """What an instance did since its last such event, or since its work began: seconds by part, which add up."""
+
+    kind = "times"
+    update: int
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class CheckpointWritten(Event):
     """A new checkpoint is complete."""
 
@@ -275,8 +285,8 @@ class UnknownEvent(Event):
 _KINDS: Dict[str, Type[Event]] = {
     event.kind: event
     for event in (
-        *(Joining, Started, Staging, Indexing, Validating, Loading, Training, Resumed, Update, Log, CheckpointWritten),
-        *(Validation, TimeToTrain, Replacement, Replaced, WarningEvent),
+        *(Joining, Started, Staging, Indexing, Validating, Loading, Training, Resumed, Update, Log, Times),
+        *(CheckpointWritten, Validation, TimeToTrain, Replacement, Replaced, WarningEvent),
     )
 }
 
@@ -314,24 +324,10 @@ def read_event(record: Any) -> Event:
 
 def _read(record: Mapping[str, Any], kind: str, name: str, wanted: Any) -> Any:
     value = record.get(name)
-    is_so, expected = _EXPECTED[wanted]
+    is_so, expected = EXPECTED[wanted]
     if name not in record or not is_so(value):
         raise ValueError(f"{name} of the event {kind} is {reprlib.repr(value)}, expected {expected}")
     return value
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float)
-
-
-_EXPECTED: Dict[Any, Tuple[Callable[[Any], bool], str]] = {
-    int: (lambda value: type(value) is int and value >= 0, "a count"),
-    float: (_is_number, "a number"),
-    Optional[float]: (lambda value: value is None or _is_number(value), "a number or null"),
-    str: (lambda value: isinstance(value, str), "text"),
-    Optional[str]: (lambda value: value is None or isinstance(value, str), "text or null"),
-    Mapping[str, Any]: (lambda value: isinstance(value, dict), "an object"),
-}
 
 
 def _without_none(fields: Dict[str, Any], name: str) -> Dict[str, Any]:
@@ -340,7 +336,7 @@ def _without_none(fields: Dict[str, Any], name: str) -> Dict[str, Any]:
 
 def measured(row: Mapping[str, Any]) -> Dict[str, float]:
     """The metrics in a row."""
-    return {name: value for name, value in row.items() if name not in _NO_METRICS and _is_number(value)}
+    return {name: value for name, value in row.items() if name not in _NO_METRICS and is_number(value)}
 
 
 def metrics_text(metrics: Mapping[str, float]) -> str:

@@ -27,6 +27,7 @@ from ipulaunch.topology import Batch
 from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.collective import Collective
+from ipulaunch.workers.backends.stopwatch import Stopwatch, TimedCollective
 from ipulaunch.workers.models.measures import Measure, measures_of
 from ipulaunch.workers.models.optimizers import scaled_rate
 
@@ -64,7 +65,7 @@ class Estimators(ABC):
 
     def __init__(self, backend: Backend[Any]) -> None:
         self.settings, self.plan, self.collective = backend.settings, backend.plan, backend.collective
-        self.batch, self.replicas = backend.batch, backend.replicas
+        self.batch, self.replicas, self.times = backend.batch, backend.replicas, backend.times
         self.measures = measures_of(self.settings)
         self.learning_rate = scaled_rate(self.settings.optimizer, self.batch)
 
@@ -106,7 +107,8 @@ class Backend(ABC, Generic[Model]):
     steps_per_update: int  # as the model's fit() counts them
 
     def __init__(self, settings: WorkloadSettings, plan: Plan, index: int, collective: Collective) -> None:
-        self.settings, self.plan, self.index, self.collective = settings, plan, index, collective
+        self.settings, self.plan, self.index, self.times = settings, plan, index, Stopwatch()
+        self.collective = TimedCollective(collective, self.times) if plan.instances > 1 else collective
         self.begin()
 
     @abstractmethod

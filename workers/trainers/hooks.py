@@ -45,9 +45,11 @@ class Watch(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         self.progress.on_epoch_begin(0)
 
     def before_run(self, run_context: Any) -> Any:
+        self.progress.times.turn_to("device")
         return tf.compat.v1.train.SessionRunArgs(self.loss)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.progress.times.turn_to("other")
         self.losses.append(float(run_values.results))
         if len(self.losses) < self.runs_per_call:
             return
@@ -111,8 +113,9 @@ class Save(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         self.instance.records.require_current()
         (saver,) = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS)
         directory = self.directory.path
-        saver.save(session, str(directory / ESTIMATOR_PREFIX), global_step=step, write_meta_graph=False)
-        self.directory.note(self.identity, self.watch.progress)
+        with self.watch.progress.times.part("checkpoint"):
+            saver.save(session, str(directory / ESTIMATOR_PREFIX), global_step=step, write_meta_graph=False)
+            self.directory.note(self.identity, self.watch.progress)
         self.saved_step = step
         path = str(directory / estimator_checkpoint_name(step))
         self.instance.records.event(CheckpointWritten(path, step // self.instance.batch.accumulation))

@@ -46,6 +46,7 @@ class CpuBackend(Backend[ReplicatedModel]):
         replicated = make_replicated(
             model, measures, self.settings, self.plan, self.index, self.collective, self.position
         )
+        self.times.follow(lambda: replicated.input_wait.seconds)
         create_variables(optimizer, model.trainable_variables)  # or the update would be traced once more to make them
         replicated.compile(optimizer=optimizer)
         return replicated

@@ -13,6 +13,7 @@ from ipulaunch.topology.networks.splits import stage_ends
 from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.backends.cpu.draws import DrawPosition
+from ipulaunch.workers.backends.cpu.input_wait import InputWait
 from ipulaunch.workers.backends.cpu.stages import Stages
 from ipulaunch.workers.backends.interface import Feed, Maker, Trace
 from ipulaunch.workers.models.build import stage_models
@@ -41,7 +42,7 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         super().__init__(name="replicated", dtype="float32")
         self.inner, self.stages, self.measures, self.scaling = inner, stages, list(measures), scaling
         self.batch, self.replicas, self.instances = plan.batch, plan.replicas_of(index), plan.instances
-        self.collective, self.position = collective, position
+        self.collective, self.position, self.input_wait = collective, position, InputWait()
         self.make: Optional[Maker] = None  # of the feed
         self.trace: Optional[Trace] = None
         self._update_function: Any = None
@@ -129,8 +130,9 @@ class ReplicatedModel(tf.keras.Model):  # type: ignore[misc]
         steps = self.batch.accumulation
         first = (self.optimizer.iterations * self.batch.replicas + self.replicas.start) * steps
         for step in tf.range(steps, dtype=tf.int64):
+            tf.autograph.experimental.set_loop_options(parallel_iterations=self.input_wait.most_at_once)
             self.position.micro_batch.assign(first + tf.cast(replica, tf.int64) * steps + step)
-            inputs, targets, *extra = next(stream)
+            inputs, targets, *extra = self.input_wait.next(stream)
             if self.trace is not None:
                 epoch, *numbers = extra.pop()
                 place = [epoch, self.optimizer.iterations, step, self.replicas.start + replica]

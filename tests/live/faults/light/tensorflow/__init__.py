@@ -23,6 +23,7 @@ import contextlib
 import importlib.abc
 import importlib.util
 import sys
+import time
 import traceback
 from pathlib import Path
 from types import SimpleNamespace
@@ -208,6 +209,8 @@ def where(condition: Any, one: Any, other: Any) -> Any:
 name_scope = control_dependencies = contextlib.nullcontext
 
 
+timestamp, identity = time.time, np.asarray
+nest = SimpleNamespace(flatten=lambda element: [element], map_structure=lambda called, element: element)
 abs, concat, reduce_sum, reshape, stack = np.abs, np.concatenate, np.sum, np.reshape, np.stack
 constant, as_dtype, ones_like = np.array, np.dtype, np.ones_like
 bitwise = SimpleNamespace(right_shift=np.right_shift)
@@ -215,7 +218,9 @@ math = SimpleNamespace(
     log1p=np.log1p, squared_difference=lambda one, other: np.square(np.asarray(one) - np.asarray(other))
 )
 random = SimpleNamespace(set_seed=lambda seed: None)
-autograph = SimpleNamespace(experimental=SimpleNamespace(do_not_convert=lambda called: called))
+autograph = SimpleNamespace(
+    experimental=SimpleNamespace(do_not_convert=lambda called: called, set_loop_options=lambda **options: None)
+)
 
 
 class _Threads:
