@@ -6,11 +6,8 @@ import json
 import time
 from typing import Any, Dict, Mapping, Optional
 
-import numpy as np
-
 from ipulaunch.configs.runs.directory import write_whole
 from ipulaunch.configs.runs.events import PREPARING, Loading, TimeToTrain
-from ipulaunch.configs.runs.times import PARTS
 from ipulaunch.data_pipeline.sources.record_sources import reading_warnings
 from ipulaunch.data_pipeline.sources.selection import make_sources
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
@@ -77,17 +74,7 @@ def _train_and_validate(
     if training.training and training.clean_dir:
         trainer.clean()
         summary["checkpoint"] = trainer.newest
-    return {**summary, **_times(instance)}
-
-
-def _times(instance: Instance) -> Dict[str, Any]:
-    """The seconds of each part: of every instance, and their means. All instances ask together."""
-    totals = instance.backend.times.totals
-    table = instance.backend.collective.rows(np.array([totals.get(part, 0.0) for part in PARTS]))
-    return {
-        "times_s": dict(zip(PARTS, map(float, table.mean(axis=0)))),
-        "times_s_by_instance": [dict(zip(PARTS, map(float, row))) for row in table],
-    }
+    return {**summary, **instance.backend.times.of_all(instance.backend.collective)}
 
 
 def _draw(instance: Instance, history: History) -> None:

@@ -9,7 +9,7 @@ def is_number(value: object) -> bool:
     return type(value) in (int, float)
 
 
-def _is_durations(value: object) -> bool:
+def are_durations(value: object) -> bool:
     return isinstance(value, dict) and all(is_number(each) and 0 <= each < float("inf") for each in value.values())
 
 
@@ -21,5 +21,5 @@ EXPECTED: Dict[Any, Tuple[Callable[[Any], bool], str]] = {
     str: (lambda value: isinstance(value, str), "text"),
     Optional[str]: (lambda value: value is None or isinstance(value, str), "text or null"),
     Mapping[str, Any]: (lambda value: isinstance(value, dict), "an object"),
-    Mapping[str, float]: (_is_durations, "an object of durations"),
+    Mapping[str, float]: (are_durations, "an object of durations"),
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping
+from typing import Any, Iterable, List, Mapping
+
+from ipulaunch.configs.runs.event_fields import are_durations
 
 # What an instance does; every moment counts for one of them.
 PARTS = ("data", "device", "reduction", "logging", "checkpoint", "validation", "other")
@@ -18,6 +20,12 @@ def waiting_share(seconds: Mapping[str, float]) -> float:
 def longest_wait(by_instance: Iterable[Mapping[str, float]]) -> float:
     """The share of the instance that waits longest: updates take all instances together, so it holds up the others."""
     return max(map(waiting_share, by_instance), default=0.0)
+
+
+def times_in(summary: Mapping[str, Any]) -> List[Mapping[str, float]]:
+    """The seconds of each part, by instance, in the summary of a run; those of earlier versions have none."""
+    rows = summary.get("times_s_by_instance")
+    return [row for row in rows if are_durations(row)] if isinstance(rows, list) else []
 
 
 def waiting_text(share: float) -> str:

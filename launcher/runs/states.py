@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import DataError, IpulaunchError
-from ipulaunch.configs.runs.checkpoints import newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, records_of
 from ipulaunch.configs.runs.job import job_of
 from ipulaunch.configs.text import utc
 from ipulaunch.launcher.launch.earlier_runs import started
+from ipulaunch.launcher.runs.reached import how_far
 from ipulaunch.launcher.runs.run_state import plan_of, state_from_records
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.record import Submitted
@@ -27,7 +27,6 @@ from ipulaunch.launcher.schedulers.scheduler import (
 )
 from ipulaunch.launcher.supervise.endings import preemptions, restarts
 from ipulaunch.launcher.supervise.processes import runs_here
-from ipulaunch.launcher.supervise.progress import progress_of
 
 
 class RunStatus(NamedTuple):
@@ -40,6 +39,7 @@ class RunStatus(NamedTuple):
     said: str  # the words of the scheduler, or what shows the state
     update: int
     total: int
+    waiting: float  # for data: the part of the time
     started: str  # UTC; when a submitted one was submitted
     where: str
     scheduler: str
@@ -103,9 +103,8 @@ def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], livi
     run = records_of(path)
     plan = plan_of(run) or plan_of(RunDirectory(path))
     state = _combined(job, said, state_from_records(run, plan, living, is_here=job is None))
-    progress = progress_of(run)
     training = job_of(run) or job_of(RunDirectory(path))
-    update = max(progress.position, progress.kept) or (newest_update(run, training) if training else None) or 0
+    reached = how_far(run, training, plan.instances if plan else 0)
     survival = training.settings.survival if training else None
     hosts = ",".join(plan.hosts) if plan else ""
     return RunStatus(
@@ -114,8 +113,9 @@ def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], livi
         workload=plan.workload if plan else "",
         state=state.word,
         said=state.said,
-        update=update,
-        total=progress.total_updates,
+        update=reached.update,
+        total=reached.total,
+        waiting=reached.waiting,
         started=job.submitted if job else utc(started(path)),
         where=f"{job.scheduler} {job.id}" + (f" on {state.where}" if state.where else "") if job else hosts,
         scheduler=job.scheduler if job else "",

@@ -22,6 +22,7 @@ from ipulaunch.configs.runs.events import (
     measured,
     metrics_text,
 )
+from ipulaunch.configs.runs.times import longest_wait, times_in, waiting_text
 from ipulaunch.configs.text import counted, duration
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.supervise.endings import Restart
@@ -100,10 +101,11 @@ class Display:
         if phase.name != TRAINING:
             return [phase.text, duration(now - self.phase_began)]
         values = {name: value for name, value in progress.metrics.items() if not name.startswith("val_")}
-        left = progress.left_s
+        left, waiting = progress.left_s, waiting_text(progress.waiting)
         return [
             phase.text,
             f"{progress.samples_per_s:.1f} samples/s",
+            *([waiting] if waiting else []),
             *([metrics_text(values)] if values else []),
             *([f"about {duration(left)} left"] if left is not None else []),
         ]
@@ -169,6 +171,9 @@ class Display:
             self.row("throughput", f"{summary['samples_per_s']:.1f} samples/s in total")
             for first in range(0, len(rates), MOST_ROWS):
                 self.row("" if first else "by instance", "  ".join(rates[first : first + MOST_ROWS]))
+        waiting = waiting_text(longest_wait(times_in(summary)))
+        if waiting:
+            self.row("time", waiting)
         if "compiled" in summary:
             self.row("compiled", " and ".join(summary["compiled"]))
             return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import dataclass, field
-from typing import BinaryIO, Dict, List, NamedTuple, Optional, Set
+from typing import BinaryIO, Dict, List, Mapping, NamedTuple, Optional, Set
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import (
@@ -15,15 +16,18 @@ from ipulaunch.configs.runs.events import (
     Log,
     Resumed,
     Started,
+    Times,
     Training,
     Update,
     Validating,
     Working,
     read_event,
 )
+from ipulaunch.configs.runs.times import longest_wait
 from ipulaunch.configs.runs.untrusted import open_regular, parse_json
 
 TRAINING = "training"
+_MOST_OF_END = 1 << 20  # bytes; five events a second take half an hour for that
 _MOST_PER_LOOK = 1 << 20  # bytes; the rest waits for the next look, so that no instance can hold up the display
 
 
@@ -55,6 +59,7 @@ class RunProgress:
     kept: int = 0  # the update of the last checkpoint that this attempt has written
     total_updates: int = 0
     metrics: Dict[str, float] = field(default_factory=dict)
+    times: Dict[int, Mapping[str, float]] = field(default_factory=dict)  # of each instance, since its last row
     preparing: str = ""  # what the first instance does besides training: it stages, indexes or validates
     is_loading: bool = False  # the device loads the program
     samples_per_update: float = 0.0
@@ -101,6 +106,11 @@ class RunProgress:
     def samples_per_s(self) -> float:
         return sum(self.rates.values())
 
+    @property
+    def waiting(self) -> float:
+        """The part of the time since the last row in which the instance that waits longest has waited for data."""
+        return longest_wait(self.times.values())
+
     def take(self, instance: int, event: Event) -> None:
         """Learn from an event of an instance."""
         if isinstance(event, Joining):
@@ -118,6 +128,8 @@ class RunProgress:
         elif isinstance(event, (Update, Log)):
             self.updates[instance], self.rates[instance] = event.update, event.samples_per_s
             self.metrics.update(event.metrics)
+        elif isinstance(event, Times):
+            self.times[instance] = event.seconds
         elif isinstance(event, CheckpointWritten):
             self.kept = max(self.kept, event.update)
         elif isinstance(event, Resumed):
@@ -165,6 +177,19 @@ def progress_of(run: RunDirectory) -> RunProgress:
         while follower.look():
             pass
         return follower.progress
+
+
+def last_times(run: RunDirectory, instances: int) -> List[Mapping[str, float]]:
+    """What instances did before their last rows: of each one that has recorded it, from the ends of their events."""
+    found: List[Mapping[str, float]] = []
+    for instance in range(instances):
+        with contextlib.suppress(OSError), open_regular(run.events(instance)) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_OF_END))
+            lines = (line for line in reversed(file.read(_MOST_OF_END).split(b"\n")) if b'"times"' in line)
+            recorded = (_recorded(instance, line) for line in lines)
+            times = (each.event.seconds for each in recorded if each is not None and isinstance(each.event, Times))
+            found += [seconds for seconds in [next(times, None)] if seconds is not None]
+    return found
 
 
 def _recorded(instance: int, line: bytes) -> Optional[Recorded]:

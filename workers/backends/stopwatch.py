@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 import numpy as np
 
+from ipulaunch.configs.runs.times import PARTS
 from ipulaunch.workers.backends.collective import Collective
 
 _DECIMALS = 6
@@ -72,6 +73,12 @@ class Stopwatch:
         for part, seconds in found.items():
             self.totals[part] = self.totals.get(part, 0.0) + seconds
         return {part: round(seconds, _DECIMALS) for part, seconds in found.items() if seconds >= 10**-_DECIMALS}
+
+    def of_all(self, collective: Collective) -> Dict[str, Any]:
+        """What the summary says: the seconds of each part on every instance, and their means. All ask together."""
+        table = collective.rows(np.array([self.totals.get(part, 0.0) for part in PARTS]))
+        means, *by_instance = (dict(zip(PARTS, map(float, row))) for row in (table.mean(axis=0), *table))
+        return {"times_s": means, "times_s_by_instance": by_instance}
 
 
 class TimedCollective:

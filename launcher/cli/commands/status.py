@@ -11,6 +11,7 @@ import click
 
 from ipulaunch.configs.messages import note
 from ipulaunch.configs.runs.directory import RUNS
+from ipulaunch.configs.runs.times import waiting_text
 from ipulaunch.launcher.cli.options import offers
 from ipulaunch.launcher.runs.finding import find_run
 from ipulaunch.launcher.runs.states import RunStatus, statuses
@@ -47,6 +48,9 @@ def command(run: str, runs_dir: Path, as_json: bool) -> None:
         ("submitted" if status.scheduler else "started", status.started),
         ("where", status.where),
     ]
+    waiting = waiting_text(status.waiting)
+    if waiting:
+        rows.append(("time", waiting))
     if status.restarts or status.max_restarts:
         rows.append(("restarts", _restarts(status)))
     if status.preemptions:
