@@ -5,8 +5,9 @@
 Every round runs, one after the other, for each workload: `ipulaunch` with two instances of one core each, plain Keras
 `fit` in one process on two cores, and, where Horovod is installed, the same with two of its processes of one core each.
 Compilation is left out of all. Then, again with two instances, an update called in a bare loop beside the same update
-through all of `fit`, the records and the agreement on whether to stop: the difference is what `ipulaunch` adds. Figures
-are ratios; absolute times mean little on a shared machine. Exit code 1: one has missed its goal.
+through all of `fit`, the records and the agreement on whether to stop: the difference is what `ipulaunch` adds. Last,
+the processor time of recording what an update spends its time on. Figures are ratios; absolute times mean little on a
+shared machine. Exit code 1: one has missed its goal.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ JOBS: Dict[str, List[str]] = {
     "cosmoflow": ["data.side=32", "data.n_train=128", "model.dropout=0", "training.micro_batch_size=4"],
     "cifar10": ["data.n_train=2048", "training.micro_batch_size=16"],
 }
-LEAST_RATIO, MOST_ADDED = 1.0, 0.03
+LEAST_RATIO, MOST_ADDED, MOST_RECORDING = 1.0, 0.03, 0.01
+KEYS = ("samples_per_s", "bare", "recording")  # one is in each line of figures
 LAUNCHER = [sys.executable, "-m", "ipulaunch.launcher"]
 TWO_INSTANCES = ["--engine=openmpi", "--num-instances=2", "--host-layout=1x2"]
 COMMON = ["training.gradient_accumulation_count=1", "training.num_epochs=4", "training.validation=false"]
@@ -66,7 +68,7 @@ def in_a_process(name: str, what: str, *starter: str) -> Dict[str, float]:
     """The figures of `measure`, in a process of this program that may have another one to start it."""
     command = [*starter, sys.executable, str(Path(__file__).resolve()), what, name]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    line = next(line for line in done.stdout.splitlines() if "samples_per_s" in line or "bare" in line)
+    line = next(line for line in done.stdout.splitlines() if any(key in line for key in KEYS))
     figures: Dict[str, float] = json.loads(line[line.index("{") :])
     return figures
 
@@ -103,6 +105,8 @@ def measure(what: str, name: str) -> Dict[str, float]:
     setup = training_cases.settled(name, [*JOBS[name], *COMMON], REPLICAS)
     if what == "overhead":
         return training_cases.overhead(setup)
+    if what == "recording":
+        return training_cases.recording(setup)
     return training_cases.plain_fit(setup, with_horovod=what == "horovod")
 
 
@@ -129,6 +133,11 @@ def compare(name: str, rounds: int, directory: Path) -> List[str]:
     print(f"{name}: an update takes {bare_ms:.1f} ms in a bare loop, {added:+.1%} in fit (goal below {MOST_ADDED:.0%})")
     if added >= MOST_ADDED:
         missed.append(f"{name}: fit adds {added:.1%} to an update, the goal is below {MOST_ADDED:.0%}")
+    figures = in_a_process(name, "recording")
+    part, most = figures["recording"] / figures["update"], f"{MOST_RECORDING:.0%}"
+    print(f"{name}: recording the times of an update takes {part:.2%} of its processor time (goal below {most})")
+    if part >= MOST_RECORDING:
+        missed.append(f"{name}: recording the times takes {part:.2%} of an update, the goal is below {most}")
     return missed
 
 

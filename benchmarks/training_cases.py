@@ -6,6 +6,7 @@ import os
 import statistics
 import tempfile
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -24,8 +25,9 @@ from ipulaunch.topology.networks import network_of
 from ipulaunch.topology.planning.host_events import host_events
 from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.topology.planning.popdist import read_place
-from ipulaunch.workers.backends.collective import join, texts_of
+from ipulaunch.workers.backends.collective import Alone, join, texts_of
 from ipulaunch.workers.backends.cpu.backend import CpuBackend
+from ipulaunch.workers.backends.cpu.input_wait import InputWait
 from ipulaunch.workers.backends.interface import Feed
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.lifecycle.binding import Binding
@@ -39,6 +41,7 @@ from ipulaunch.workers.pasted_line import plan_of_pasted_line
 from ipulaunch.workers.progress import Progress
 
 OVERHEAD_ROUNDS = 7
+RECORDED = 2000  # micro-batches, and updates, in a measurement of what recording their times costs
 _BINDING = Binding("0", 1, "default")  # benchmarks are bound from outside
 
 
@@ -152,3 +155,59 @@ def overhead(setup: Setup) -> Dict[str, float]:
             added.append((time.perf_counter() - start) / bare[-1] - 1)
         records.done({})
     return {"bare": statistics.median(bare) / updates, "added": statistics.median(added)}
+
+
+def recording(setup: Setup) -> Dict[str, float]:
+    """The processor time of an update, and of recording its times: on one instance, in seconds.
+
+    The difference of two trainings would be lost in their noise, so what records is called by itself.
+    """
+    batch, updates = setup.batch, setup.updates
+    events, _ = host_events(1, updates, setup.job.settings.training.logs_per_epoch, Fraction(0))
+    backend = CpuBackend(setup.job.settings, setup.plan, 0, Alone())
+    model = build_model(network_of(setup.job.settings), backend.dropout)
+    trained = backend.prepare(model, setup.optimizer(), measures_of(setup.job.settings), events)
+    update = trained.make_train_function()
+    data = iter(setup.stream(batch, backend.replicas, 2))
+    update(data)  # compiles
+    start = time.process_time()
+    for _ in range(updates):
+        update(data)
+    whole = (time.process_time() - start) / updates
+    element = next(iter(setup.stream(batch, backend.replicas, 1)))
+    asking = [_cost_of_asking(element, InputWait().next) - _cost_of_asking(element, next) for _ in range(5)]
+    with tempfile.TemporaryDirectory() as directory:
+        run = RunDirectory(Path(directory))
+        records, stop = Records(run, 0), StopRequest(run, 0, Alone())
+        instance = Instance(setup.job, setup.plan, 0, backend, run, records, 1, stop)
+        start = time.process_time()
+        for number in range(RECORDED):
+            backend.times.turn_to("device")
+            backend.times.turn_to("other")
+            for part in ("logging", "checkpoint", "reduction", "reduction"):
+                with backend.times.part(part):
+                    pass
+            if events.logs_at(number % updates + 1):
+                instance.record_times(number)
+        between = (time.process_time() - start) / RECORDED
+        records.done({})
+    rows = len(backend.replicas) * batch.accumulation
+    return {"update": whole, "recording": max(0.0, statistics.median(asking)) * rows + between}
+
+
+def _cost_of_asking(element: Any, ask: Any) -> float:
+    """The processor time of taking a micro-batch out of a stream that always has one."""
+
+    @tf.function
+    def take(stream: Any) -> Any:
+        total = tf.constant(0)
+        for _ in tf.range(RECORDED):
+            inputs, *_ = ask(stream)
+            total += tf.size(inputs)
+        return total
+
+    stream = iter(tf.data.Dataset.from_tensors(element).repeat())
+    take(stream)
+    start = time.process_time()
+    take(stream)
+    return (time.process_time() - start) / RECORDED

@@ -15,7 +15,9 @@ def test_the_measurements_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     from training import COMMON
 
     monkeypatch.setattr(training_cases, "OVERHEAD_ROUNDS", 1)
+    monkeypatch.setattr(training_cases, "RECORDED", 10)
     small = ["data.side=8", "data.n_train=8", "model.n_conv_layers=1", "model.fc1_size=4", "model.fc2_size=4"]
     setup = training_cases.settled("cosmoflow", [*small, *COMMON], 2)
     assert training_cases.overhead(setup)["bare"] > 0
+    assert training_cases.recording(setup)["recording"] > 0
     assert training_cases.plain_fit(setup, with_horovod=False)["samples_per_s"] > 0

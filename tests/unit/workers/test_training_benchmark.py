@@ -30,24 +30,27 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("ours", "added", "missed"),
+    ("ours", "added", "recording", "missed"),
     [
-        (10.0, 0.029, []),
-        (9.0, 0.0, ["ipulaunch / Keras is 0.90, the goal is 1"]),
-        (11.0, 0.05, ["fit adds 5.0% to an update, the goal is below 3%"]),
+        (10.0, 0.029, 0.0099, []),
+        (9.0, 0.0, 0.0, ["ipulaunch / Keras is 0.90, the goal is 1"]),
+        (11.0, 0.05, 0.0, ["fit adds 5.0% to an update, the goal is below 3%"]),
+        (11.0, 0.0, 0.02, ["recording the times takes 2.00% of an update, the goal is below 1%"]),
     ],
-    ids=["reached", "slower than Keras", "adds too much"],
+    ids=["reached", "slower than Keras", "adds too much", "records too much"],
 )
 def test_a_goal_that_is_missed_fails_after_everything_is_measured(
     ours: float,
     added: float,
+    recording: float,
     missed: List[str],
     benchmark: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    figures = {"keras": {"samples_per_s": 10.0}, "recording": {"update": 1.0, "recording": recording}}
     monkeypatch.setattr(benchmark, "through_ipulaunch", lambda name, directory: ours)
-    monkeypatch.setattr(benchmark, "in_a_process", lambda name, what: {"samples_per_s": 10.0})
+    monkeypatch.setattr(benchmark, "in_a_process", lambda name, what: figures[what])
     monkeypatch.setattr(benchmark, "in_two_instances", lambda name, directory: {"bare": 0.01, "added": added})
     assert benchmark.main(["1"]) == (1 if missed else 0)
     expected = [f"missed: {name}: {each}" for name in ("cosmoflow", "cifar10") for each in missed]
