@@ -65,6 +65,7 @@ def test_a_rehearsal_leaves_a_complete_run(rehearsal: Path) -> None:
     assert len(summary["samples_per_s_by_instance"]) == 2
     assert set(summary["metrics"]) == {"loss", "mae", "val_loss", "val_mae"}
     assert summary["checkpoint"] == "checkpoints/update-00000012"
+    assert all(times["data"] and times["device"] and times["reduction"] for times in summary["times_s_by_instance"])
     for index in range(2):
         left = json.loads((run / f"instance-00{index}" / "done.json").read_text())
         assert left.pop("time_ns") and left == summary
@@ -74,6 +75,10 @@ def test_a_rehearsal_leaves_a_complete_run(rehearsal: Path) -> None:
     events = [records(run / f"instance-00{i}" / "events.jsonl") for i in range(2)]
     starts = [next(event for event in each if event["event"] == "started") for each in events]
     assert [start["place"]["first_replica"] for start in starts] == [0, 2]
+    for index in range(2):
+        times = [each for each in records(run / f"instance-00{index}" / "events.jsonl") if each["event"] == "times"]
+        assert [each["update"] for each in times] == [6, 12, 12, 12]  # two logs, the ends of training and validation
+        assert all("reduction" in each["seconds"] for each in times[:2]) and "validation" in times[3]["seconds"]
     if discover("localhost").cores > 1:
         assert starts[0]["binding"]["cpus"] != starts[1]["binding"]["cpus"]
     assert living(run) == []

@@ -98,6 +98,8 @@ def test_replicas_and_pipelines_train_as_one_estimator(run: Run, tmp_path: Path,
         "pipelined", "pipeline-estimator", "training.micro_batch_size=2", "training.gradient_accumulation_count=4"
     )
     assert summary["updates"] == replicated["updates"] == pipelined["updates"] == 4
+    for times in (each["times_s"] for each in (summary, replicated, pipelined)):
+        assert times["data"] and times["device"] and times["checkpoint"] and not times["reduction"]
     for other in (replicated, pipelined):
         for name, value in summary["metrics"].items():
             assert other["metrics"][name] == pytest.approx(value, abs=1e-5)

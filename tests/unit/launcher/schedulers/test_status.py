@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.configs.runs.events import Times
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.supervise.claim import claim
 from ipulaunch.launcher.supervise.endings import record_ending
@@ -74,6 +75,24 @@ def test_status_as_text(make_run: Any, ipulaunch: Run) -> None:
         ["where", "localhost"],
         ["logs", f"ipulaunch logs {path}"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("summary", "share"),
+    [
+        ({}, 0.25),
+        ({"times_s_by_instance": [{"data": 3, "device": 1}]}, 0.75),
+        ({"times_s_by_instance": [{"data": "3"}, 7]}, 0.25),
+    ],
+    ids=["since the last row", "of the whole training", "of a damaged summary"],
+)
+def test_waiting_for_data_is_shown(summary: Dict[str, Any], share: float, make_run: Any, ipulaunch: Run) -> None:
+    run = RunDirectory(make_run("a", done_json="01"))
+    with run.events(1).open("a") as file:
+        file.write(json.dumps({"time_ns": 3, **Times(8, {"data": 1, "device": 3}).to_json()}) + "\n")
+    run.summary.write_text(json.dumps(summary))
+    assert f"time      waiting for data {share * 100:.0f} %\n" in ipulaunch("status", "a").out
+    assert json.loads(ipulaunch("status", "a", "--json").out)["waiting"] == share
 
 
 def test_a_run_that_has_failed_says_how_to_go_on(make_run: Any, ipulaunch: Run, write_job: Any) -> None:

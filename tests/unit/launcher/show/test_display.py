@@ -214,6 +214,26 @@ def test_position_without_metrics(plain: Display, clock: Clock) -> None:
     assert _talk(plain) == "update 3/8, 2.0 samples/s\n"
 
 
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        pytest.param({0: {"data": 0.2, "device": 9.8}, 1: {"data": 3.8, "device": 6.2}}, "38 %", id="one waits"),
+        pytest.param({1: {"data": 1.0, "device": 9.0, "validation": 90.0}}, "10 %", id="of the training"),
+        pytest.param({0: {"data": 0.9, "device": 9.1}}, "", id="too little"),
+        pytest.param({0: {}}, "", id="nothing"),
+    ],
+)
+def test_an_instance_that_waits_for_data_is_told_where_it_matters(
+    times: Dict[int, Dict[str, float]], told: str, plain: Display, clock: Clock, run_directory: RunDirectory
+) -> None:
+    clock.now += 100
+    plain.show(RunProgress(2, updates={0: 3}, rates={0: 2.0}, total_updates=8, times=dict(times)), [])
+    assert _talk(plain) == f"update 3/8, 2.0 samples/s{told and f', waiting for data {told}'}\n"
+    plain.conclude(Verdict(0, "done"), run_directory, {**SUMMARY, "times_s_by_instance": [*times.values()]})
+    lines = [" ".join(line.split()) for line in _talk(plain).splitlines()]
+    assert [line for line in lines if line.startswith("time ")] == ([f"time waiting for data {told}"] if told else [])
+
+
 def test_position_is_written_every_few_seconds(plain: Display, clock: Clock) -> None:
     progress, _ = _training()
     for number in range(120):

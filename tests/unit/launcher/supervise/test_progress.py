@@ -14,13 +14,14 @@ from ipulaunch.configs.runs.events import (
     Resumed,
     Staging,
     Started,
+    Times,
     Training,
     UnknownEvent,
     Update,
     Validating,
     WarningEvent,
 )
-from ipulaunch.launcher.supervise.progress import Follower, Recorded, RunProgress, progress_of
+from ipulaunch.launcher.supervise.progress import Follower, Recorded, RunProgress, last_times, progress_of
 
 
 def _update(number: int, **more: Any) -> Dict[str, Any]:
@@ -143,6 +144,25 @@ def test_progress_of_a_training() -> None:
     assert (progress.update, progress.samples_per_s, progress.kept) == (8, 22.0, 8)
     assert progress.metrics == {"loss": 0.4, "val_loss": 0.3}
     assert progress.started[0].host == "a"
+
+
+def test_the_instance_that_waits_longest_for_data_counts() -> None:
+    progress = RunProgress(2)
+    assert progress.waiting == 0
+    progress.take(0, Times(4, {"data": 9.0, "device": 1.0}))
+    progress.take(0, Times(8, {"data": 1.0, "device": 9.0}))
+    progress.take(1, Times(8, {"data": 2.0, "reduction": 8.0}))
+    assert progress.waiting == 0.2
+
+
+def test_last_times_are_found_at_the_ends_of_events(run_directory: RunDirectory) -> None:
+    def times(data: float) -> Dict[str, Any]:
+        return {"time_ns": 1, **Times(8, {"data": data}).to_json()}
+
+    padding = [_update(number, text="x" * 1000) for number in range(2000)]
+    _add(run_directory.events(0), times(1.0), *padding, times(2.0), *padding[:20], end=b'{"event": "times", "upd')
+    _add(run_directory.events(1), times(3.0), {"event": "times", "time_ns": 1, "update": 9, "seconds": {"data": "x"}})
+    assert last_times(run_directory, 3) == [{"data": 2.0}, {"data": 3.0}]
 
 
 def test_a_training_that_is_taken_up_again_is_where_it_was_left() -> None:

@@ -118,6 +118,8 @@ def test_training_equals_the_cpu_backend_on_every_sdk(
     assert_same_state(found, expected)
     events = [json.loads(line) for line in (tmp_path / "run/instance-000/events.jsonl").read_text().splitlines()]
     assert not [event["message"] for event in events if event["event"] == "warning"]
+    times = [event["seconds"] for event in events if event["event"] == "times"]
+    assert [("device" in each, "data" in each) for each in times[:2]] == [(True, False)] * 2  # the host sees the call
     assert len(found.curve) == len(expected.curve)
     for mine, theirs in zip(found.curve, expected.curve):
         for name in theirs:
