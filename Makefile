@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-EXTRAS ?= cpu,serving,test
+EXTRAS ?= cpu,serving,test,report
 PYTEST = $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 # Tests with processes of their own wait for these most of the time: two more of them at once fill the cores.
 WAITING_PYTEST = $(PYTEST) --numprocesses $$(( $$(nproc) + 2 ))

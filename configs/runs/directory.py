@@ -37,6 +37,16 @@ class RunDirectory:
         return self.path / "asked.json"
 
     @property
+    def origins(self) -> Path:
+        """Where each setting of the job came from."""
+        return self.path / "origins.json"
+
+    @property
+    def report(self) -> Path:
+        """The page about the run."""
+        return self.path / "report.html"
+
+    @property
     def command(self) -> Path:
         return self.path / "command.txt"
 

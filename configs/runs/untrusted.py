@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import stat
 from pathlib import Path
-from typing import Any, BinaryIO, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Union
+
+if TYPE_CHECKING:
+    import json
 
 MOST = 1 << 24  # bytes of a record or a plan; one of 65536 instances has 13 million
 _LONGEST_NUMBER = 40  # digits; before Python 3.11 a million of them take minutes
@@ -39,12 +43,19 @@ def parse_json(text: Union[str, bytes]) -> Any:
 
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     try:
-        value = json.loads(text, parse_int=_whole)
-        if "\\ud" in text.lower():  # half a character can be written so, and neither printed nor put into a file
+        value = _decoder().decode(text)
+        if "\\" in text and "\\ud" in text.lower():  # half a character, which can neither be printed nor written
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     return value
+
+
+@functools.lru_cache(maxsize=None)  # json.loads() would make one for each text
+def _decoder() -> json.JSONDecoder:
+    import json
+
+    return json.JSONDecoder(parse_int=_whole)
 
 
 def _whole(digits: str) -> int:

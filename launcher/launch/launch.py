@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.messages import Message, note, warning
 from ipulaunch.configs.runs.job import Job, set_options
@@ -26,6 +26,7 @@ class Launch(NamedTuple):
     job: Optional[Job]  # None for a user's own program
     messages: Tuple[Message, ...] = ()  # also those of the solution
     options: LaunchOptions = LaunchOptions()  # what it was planned from
+    origins: Mapping[str, str] = {}  # where each setting came from; of a run that continues, its directory knows
 
     @property
     def survival(self) -> Survival:
@@ -57,7 +58,8 @@ def launch_planned(
     else:
         is_small = ["--rehearsal"] if resolved.rehearsal else []
         worker = [*worker, *engine.plan_words(solution.plan), *is_small, *set_options(resolved)]
-    return _launch(engine, solution, options, worker, Job(workload, engine.backend, settings))
+    launch = _launch(engine, solution, options, worker, Job(workload, engine.backend, settings))
+    return launch._replace(origins=resolved.origins)
 
 
 def launch_again(solution: Solution, job: Job, options: LaunchOptions, engine: Engine, run_dir: Path) -> Launch:

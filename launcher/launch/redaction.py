@@ -25,6 +25,11 @@ def redact(words: Sequence[str], values: Collection[str] = ()) -> List[str]:
     return [_without_password(masked(word, values)) for word in _without_named(words)]
 
 
+def redacted_text(text: str, values: Collection[str]) -> str:
+    """A text for people with these values masked, and word by word what a command would not show either."""
+    return re.sub(r"\S*[=/]\S*", lambda word: redact([word.group()])[0], masked(text, values))
+
+
 def redacted(command: Command, values: Collection[str]) -> Command:
     """A command as it may be shown or written down: its words and the values of its variables redacted."""
     env = {name: redact([f"{name}={value}"], values)[0].partition("=")[2] for name, value in command.env.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import time
@@ -108,6 +109,8 @@ def write_decided(launch: Launch, run: RunDirectory) -> None:
     if launch.job is not None:
         write_whole(run.job, to_yaml(launch.job))
         write_whole(run.launch_options, launch_record.to_json(launch.options))
+    if launch.origins:
+        write_whole(run.origins, json.dumps(launch.origins, indent=1) + "\n")
     write_whole(run.command, redacted(launch.command, secret_values(os.environ)).shell() + "\n")
 
 

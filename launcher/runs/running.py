@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ipulaunch.configs.runs.directory import RunDirectory, writable
+from ipulaunch.configs.runs.directory import RunDirectory, whole_run, writable
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.launch.remembered import remember
 from ipulaunch.launcher.runs.attending import attend
 from ipulaunch.launcher.runs.other_hosts import require_other_hosts
+from ipulaunch.launcher.runs.reporting import report_at_end
 from ipulaunch.launcher.runs.run_files import make_run, write_decided
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
@@ -28,7 +29,9 @@ def run_launch(launch: Launch, path: Path, display: Display, *, is_made: bool = 
             remember(run.path)
         with claim(run):
             record.renew(run.path.parent, os.environ)
-            return attend(launch, run, display, signals)
+            code = attend(launch, run, display, signals)
+        report_at_end(run, whole_run(run.path).name, display)
+        return code
 
 
 def continue_run(launch: Launch, run: RunDirectory, display: Display) -> int:
@@ -42,4 +45,6 @@ def continue_run(launch: Launch, run: RunDirectory, display: Display) -> int:
             with writable(run):
                 write_decided(launch, run)
             record.renew(run.path.parent, os.environ)
-            return attend(launch, run, display, signals)
+            code = attend(launch, run, display, signals)
+        report_at_end(run, whole_run(run.path).name, display)
+        return code

@@ -69,7 +69,7 @@ class Display:
         for fact in launch.solution.training:
             if not fact.in_plan_only:
                 self.row(fact.name, fact.text)
-        self.row("run", _short(run.path))
+        self.row("run", self.short(run.path))
 
     def begin(self) -> None:
         """An attempt begins, perhaps with an earlier update than the last one that was shown."""
@@ -120,7 +120,7 @@ class Display:
         if isinstance(event, WarningEvent):
             self.warn(event.message)
         elif isinstance(event, Resumed):
-            self.line(dataclasses.replace(event, path=_short(Path(event.path))).text)
+            self.line(dataclasses.replace(event, path=self.short(Path(event.path))).text)
         else:
             self.line(event.text)
 
@@ -163,7 +163,7 @@ class Display:
             self.line(f"done in {seconds:.0f} s", "bold green")
         if summary and not verdict.exit_code:
             self.summarise(summary)
-        self.row("run", _short(run.path))
+        self.row("run", self.short(run.path))
 
     def summarise(self, summary: Mapping[str, Any]) -> None:
         if "samples_per_s" in summary:
@@ -203,6 +203,14 @@ class Display:
     def row(self, label: str, text: str) -> None:
         self.line(f"  {label:<11} {text}")
 
+    @staticmethod
+    def short(path: Path) -> str:
+        """A path as a user here writes it."""
+        try:
+            return str(path.relative_to(Path.cwd()))
+        except ValueError:
+            return str(path)
+
     def line(self, text: str, style: str = "") -> None:
         """One line; the style is for terminals."""
         with contextlib.suppress(OSError):  # nobody listens any more; the run goes on
@@ -237,10 +245,3 @@ def details(verdict: Verdict) -> Tuple[str, ...]:
 def _usable(stream: Optional[TextIO]) -> TextIO:
     """The stream, or /dev/null if it was closed before we started."""
     return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
-
-
-def _short(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -122,7 +122,7 @@ class End:
 
     def with_log(self, verdict: Verdict, instance: int, without: Sequence[str] = ()) -> Verdict:
         """The verdict with the end of an instance's log."""
-        lines = tuple(line for line in _last_lines(self.run.log(instance)) if line not in without)
+        lines = tuple(line for line in last_lines(self.run.log(instance)) if line not in without)
         return replace(verdict, log_lines=lines, log=self.run.log(instance))
 
     def unkept_lines(self, instance: Optional[int] = None) -> Tuple[str, ...]:
@@ -287,7 +287,8 @@ def _signal(code: int) -> str:
         return f"signal {-code}"
 
 
-def _last_lines(log: Path) -> List[str]:
+def last_lines(log: Path) -> List[str]:
+    """The end of a log."""
     try:
         with log.open("rb") as file:
             file.seek(0, 2)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 DOORS: Dict[str, Set[str]] = {
     "configs": {"yaml"},
     "topology": {"ipulaunch.configs"},
-    "launcher": {"click", "rich", "ipulaunch.configs", "ipulaunch.topology"},
+    "launcher": {"click", "rich", "jinja2", "markupsafe", "ipulaunch.configs", "ipulaunch.topology"},
     "data_pipeline": {
         "tensorflow",
         "numpy",
@@ -47,10 +47,12 @@ LAUNCHER: Dict[str, Set[str]] = {
     "supervise": {"engines", "launch"},  # processes, and what they leave
     "serving": {"supervise"},  # servers of models, and what they serve
     "show": {"launch", "supervise"},
+    "report": {"engines", "launch", "schedulers", "supervise", "show"},  # pages about runs
     "doctor": {"engines", "launch", "supervise"},
     "bench": {"engines", "launch", "supervise", "show"},  # benchmarks: what runs, what its logs say
-    "runs": {"engines", "launch", "schedulers", "supervise", "show", "doctor"},  # what is done: run, resume, look
-    "cli": {"engines", "launch", "schedulers", "supervise", "serving", "show", "doctor", "bench", "runs"},
+    # what is done: run, resume, look
+    "runs": {"engines", "launch", "schedulers", "supervise", "show", "report", "doctor"},
+    "cli": {"engines", "launch", "schedulers", "supervise", "serving", "show", "report", "doctor", "bench", "runs"},
 }
 
 SOURCES = sorted(path for room in DOORS for path in (ROOT / room).rglob("*.py"))

@@ -14,6 +14,7 @@ from ipulaunch.launcher.cli.commands.data_sets import build, json_option, make, 
 from ipulaunch.launcher.cli.commands.status import run_argument, runs_dir
 from ipulaunch.launcher.cli.data_tasks import run_task
 from ipulaunch.launcher.runs.finding import find_run
+from ipulaunch.launcher.show.audit import audit_lines
 from ipulaunch.launcher.show.picture import table
 
 _MOST_DEFECTS = 50  # that are listed; --json has all
@@ -122,38 +123,10 @@ def audit(run: str, runs_dir: Path, as_json: bool) -> None:
     if as_json:
         print_json({**result, "messages": messages})
     else:
-        click.echo("\n".join([*messages, *_audited(result)]))
+        click.echo("\n".join([*messages, *audit_lines(result)]))
     if result["discrepancies"]:
         count = counted(result["discrepancies"], "discrepancy", "discrepancies")
         raise DataError(f"{count} in {path}")
-
-
-def _audited(result: Mapping[str, Any]) -> List[str]:
-    since = f", from update {result['first_update']} on," if result["first_update"] else ""
-    if result["last_update"] < result["epochs"] * result["updates_per_epoch"]:
-        since += f"{'' if since else ','} up to update {result['last_update']},"
-    lines = [
-        f"{counted(result['rows'], 'row')} of {counted(result['instances'], 'instance')}"
-        f" and {counted(result['replicas'], 'replica')}:"
-        f" {counted(result['epochs'], 'epoch')} of {counted(result['updates_per_epoch'], 'update')}{since}"
-        f" of {result['global_batch']} out of {result['samples']} samples, remainder {result['remainder']}"
-    ]
-    if result["replaced"]:
-        unread = counted(result["replaced"], "sample")
-        lines.append(f"note: {unread} could not be read and were replaced by a neighbour, as the run has recorded")
-    if not result["discrepancies"]:
-        once = {
-            "drop": "no sample was taken twice in a pass",
-            "repeat": "every sample was taken in every whole pass, twice only to fill the last update",
-            "pad": "every sample was taken in every whole pass, twice only as padding",
-        }
-        lines += [
-            "ok: every step of every replica was filled",
-            f"ok: {'but for those, ' if result['replaced'] else ''}{once[result['remainder']]}",
-            "ok: every micro-batch is the one that seed and epoch say",
-            "ok: all instances took as many samples",
-        ]
-    return lines
 
 
 @command.command("bench", short_help="Compare our input pipeline with others.")
