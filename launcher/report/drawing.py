@@ -28,7 +28,7 @@ class Line(NamedTuple):
     path: str
     dots: Sequence[Tuple[float, float]]  # of a curve with few points
     drawn: int
-    count: int
+    measured: int
     low: str
     high: str
     last: str
@@ -49,8 +49,8 @@ class Panel(NamedTuple):
         return sum(line.drawn for line in self.lines)
 
     @property
-    def count(self) -> int:
-        return sum(line.count for line in self.lines)
+    def measured(self) -> int:
+        return sum(line.measured for line in self.lines)
 
     @property
     def left(self) -> int:

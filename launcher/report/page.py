@@ -54,7 +54,8 @@ def rendered(template: str, **values: Any) -> str:
     )
     environment.globals.update(path=_path, counted=counted, width=WIDTH, height=HEIGHT)
     style = Markup((_HERE / "page.css").read_text(encoding="utf-8"))
-    return environment.get_template(template).render(style=style, **values)
+    page: str = environment.get_template(template).render(style=style, **values)
+    return page
 
 
 def plain_text(text: str, values_of_secrets: Tuple[str, ...]) -> str:

@@ -21,9 +21,10 @@ from ipulaunch.launcher.supervise.endings import Ending, attempt_of, read_ending
 from ipulaunch.launcher.supervise.verdict import last_lines
 from ipulaunch.topology import Plan
 
-_MOST_BYTES = 1 << 28  # of the records of instance 0, and of those of all others together
-_LEAST_BYTES = 1 << 18  # of the records of one instance
-_MOST_OF_ONE = 1 << 24
+_MOST_BYTES = 1 << 28  # of the records of instance 0 in the present attempt
+_MOST_OF_OTHERS = 1 << 26  # of all others together
+_LEAST_BYTES = 1 << 17  # of the records of one instance
+_MOST_OF_ONE = 1 << 23
 MOST_ATTEMPTS = 50  # the last ones
 
 
@@ -104,7 +105,7 @@ def read_story(run: RunDirectory, plan: Optional[Plan], state: JobState, name: s
     endings = read_endings(run)
     places = [(number, run.attempt(number)) for number in numbers[-MOST_ATTEMPTS:]] + [(attempt_of(run), run)]
     count = plan.instances if plan else len(run.instances())
-    share = min(_MOST_OF_ONE, max(_LEAST_BYTES, _MOST_BYTES // max(1, count)))
+    share = min(_MOST_OF_ONE, max(_LEAST_BYTES, _MOST_OF_OTHERS // max(1, count)))
     attempts = tuple(
         Attempt(
             number,

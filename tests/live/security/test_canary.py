@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from typing import Any, Callable, List
 
 import pytest
 from fixtures.canaries import Canaries, files_with
+from fixtures.runs import RUNS_OF_0_1_0
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.directory import RunDirectory
@@ -52,6 +55,7 @@ def mode(path: Path) -> int:
 def test_a_rehearsal(rehearsal: Path) -> None:
     secret, run = (rehearsal / "canaries").read_text(), rehearsal / "run"
     assert len(list(run.rglob("*"))) > 15
+    assert importlib.util.find_spec("jinja2") is None or "MY_API_TOKEN" in (run / "report.html").read_text()
     assert files_with(secret, rehearsal) == [str(rehearsal / "canaries")]  # its output and arguments are files as well
     assert mode(run) == 0o700
     assert "MY_API_TOKEN" in (run / "command.txt").read_text()
@@ -71,6 +75,8 @@ def test_a_program_that_tells_its_secrets_and_fails(canaries: Canaries, tmp_path
         in done.stderr
     )
     assert "the token is ***" in (tmp_path / "r" / "instance-000" / "log.txt").read_text()
+    if importlib.util.find_spec("jinja2"):
+        assert "the token is ***" in (tmp_path / "r" / "report.html").read_text()
     assert canaries.files(tmp_path) == []
     assert mode(tmp_path / "r") == 0o700
 
@@ -105,6 +111,20 @@ def test_what_is_printed(words: List[str], canaries: Canaries, plain_path: Path)
     done = canaries.run(*IPULAUNCH, *words, cwd=plain_path, PYTHONPATH=str(plain_path))
     assert done.stdout
     assert canaries.files(plain_path) == []
+
+
+def test_a_page_about_a_run_that_shows_secrets(canaries: Canaries, tmp_path: Path) -> None:
+    """As one that was started without a launcher, or by an earlier version."""
+    pytest.importorskip("jinja2", reason="pages need the extra [report]")
+    run = RunDirectory(shutil.copytree(RUNS_OF_0_1_0 / "failed", tmp_path / "runs" / "failed"))
+    secret = canaries.variables["DB_PASSWORD"]
+    run.command.write_text(f"mpirun {secret}")
+    for path in (run.engine_log, run.log(1), run.error(1), run.endings):
+        path.write_text(path.read_text().replace("loss", secret).replace("prterun", secret))
+    page = tmp_path / "page.html"
+    done = canaries.run(*IPULAUNCH, "report", "failed", "-o", str(page), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert page.read_text().count("***") >= 6 and str(page) not in canaries.files(tmp_path)
 
 
 GIVEN = "hunter2-hunter2"
