@@ -29,6 +29,7 @@ _COMMANDS: Dict[str, Tuple[str, str]] = {
     "ps": ("ps", "List the runs: state, progress, where."),
     "status": ("status", "Show the state of a run, from its records and its scheduler."),
     "report": ("report", "Write one HTML page about a run: plan, settings, curves, attempts, verdict."),
+    "compare": ("compare", "Compare runs: what differs, what came of it, and what can explain it."),
     "logs": ("logs", "Show the logs of a run; -f follows them."),
     "cancel": ("cancel", "End a run: a job of a scheduler, or one started here."),
 }

@@ -89,8 +89,8 @@ def draw(title: str, series: Sequence[Series], *, x_label: str = "update", from_
     drawn = [(each, each.curve.points(_MOST_POINTS)) for each in series if each.curve.count]
     if not drawn:
         return None
-    x_low, x_high = _range([update * each.scale for each, points in drawn for update in points.updates], True)
-    y_low, y_high = _range([value for _, points in drawn for value in points.values], from_zero)
+    x_low, x_high = _range([update * each.scale for each, points in drawn for update in points.updates], True, 1.0)
+    y_low, y_high = _range([value for _, points in drawn for value in points.values], from_zero, 1.05)
     across, up = (WIDTH - _LEFT - _RIGHT) / (x_high - x_low), (HEIGHT - _TOP - _BOTTOM) / (y_high - y_low)
 
     def x_of(value: float) -> float:
@@ -119,13 +119,14 @@ def _line(series: Series, points: Points, x_of: Callable[[float], float], y_of: 
     )
 
 
-def _range(values: Sequence[float], from_zero: bool) -> Tuple[float, float]:
-    """What an axis shows: from 0, or with some room on both sides."""
+def _range(values: Sequence[float], from_zero: bool, room: float) -> Tuple[float, float]:
+    """What an axis shows: from 0 to so many times the highest, or with some room on both sides."""
     low, high = min(values), max(values)
     if from_zero:
-        return min(low, 0.0), high if high > min(low, 0.0) else 1.0
-    room = (high - low) * 0.04 if high - low > abs(high) * 1e-12 else abs(high) * 0.05 or 1.0
-    return low - room, high + room
+        low = min(low, 0.0)
+        return low, high * room if high > 0 else high + 1.0
+    margin = (high - low) * 0.04 if high - low > abs(high) * 1e-12 else abs(high) * 0.05 or 1.0
+    return low - margin, high + margin
 
 
 def ticks(low: float, high: float, about: int, *, whole: bool = False) -> List[Tuple[float, str]]:
