@@ -1,6 +1,7 @@
 """Start a program bound to this instance's share of the host: python -m ipulaunch.workers.bound PROGRAM ...
 
-With --run-dir RUN before the program, this process waits for it, and records there how it ended.
+With --run-dir RUN before the program, this process waits for it, and records there how it ended. Where the program asks
+to be continued, it also waits for the other programs on this host: mpirun would end them while they write a checkpoint.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import List, NoReturn, Optional, Tuple
+from typing import Iterable, List, NoReturn, Optional, Tuple
 
 from ipulaunch.configs.errors import IpulaunchError, UsageError
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
@@ -21,6 +22,8 @@ from ipulaunch.topology.planning import popdist
 from ipulaunch.workers import programs
 from ipulaunch.workers.lifecycle.binding import bind_share
 from ipulaunch.workers.lifecycle.lifetime import end_with_parent
+
+_LOOK_INTERVAL_S = 0.1
 
 
 def main() -> None:
@@ -41,7 +44,11 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     if run is None:
         _become(program)
-    _end_as(_run_recorded(program, run, place.instance))
+    exited = _run_recorded(program, run, place.instance)
+    if exited.asks_to_continue:
+        first = place.instance - place.local_index
+        _await_records(run, range(first, first + place.local_instances))
+    _end_as(exited)
 
 
 def _read_words(words: List[str]) -> Tuple[Optional[RunDirectory], List[str]]:
@@ -77,6 +84,12 @@ def _run_recorded(program: List[str], run: RunDirectory, instance: int) -> Exite
     with contextlib.suppress(OSError):  # a host that does not share the disk, or a full one: mpirun may still tell
         write_whole(path_of(exited, run, instance), to_text(exited.to_json()))
     return exited
+
+
+def _await_records(run: RunDirectory, instances: Iterable[int]) -> None:
+    """Wait until these programs have ended too. The launcher asks them to, and ends all of them after its --grace."""
+    while not all(run.exited(instance).exists() for instance in instances):
+        time.sleep(_LOOK_INTERVAL_S)
 
 
 def _end_as(exited: Exited) -> NoReturn:

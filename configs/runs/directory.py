@@ -32,6 +32,11 @@ class RunDirectory:
         return self.path / "job.yaml"
 
     @property
+    def program(self) -> Path:
+        """The program of the user's own that it runs; such a run has no job."""
+        return self.path / "program.json"
+
+    @property
     def launch_options(self) -> Path:
         """How it was launched."""
         return self.path / "asked.json"

@@ -9,9 +9,9 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Union
+from typing import Any, Dict, Iterable, Mapping, Optional, Union
 
-from ipulaunch.configs.errors import JobError
+from ipulaunch.configs.errors import JobError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
 
@@ -73,6 +73,11 @@ class Exited:
     def has_failed(self) -> bool:
         return bool(self.exit_code or self.signal)
 
+    @property
+    def asks_to_continue(self) -> bool:
+        """Whether it asks for another start."""
+        return self.exit_code == StoppedError.exit_code
+
 
 LastRecord = Union[Done, Stopped, Failed, Exited]
 
@@ -121,6 +126,12 @@ def read_exited(run: RunDirectory, instance: int) -> Optional[Exited]:
     if not isinstance(code, int) or not isinstance(number, int):
         return None
     return Exited(_time_ns(fields), code, number)
+
+
+def asks_to_continue(run: RunDirectory, instances: Iterable[int]) -> Optional[int]:
+    """An instance whose program has ended with the exit code that asks for another start."""
+    records = ((instance, read_exited(run, instance)) for instance in instances)
+    return next((instance for instance, record in records if record and record.asks_to_continue), None)
 
 
 def _fields(path: Path) -> Optional[Dict[str, Any]]:

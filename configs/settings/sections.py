@@ -32,6 +32,7 @@ class Survival(Settings):
     restart_backoff_s: float = setting(
         5.0,
         "seconds before the first restart; doubled, up to 10 minutes, for each further one that makes no new update",
+        flag="--restart-backoff",
         at_least=0,
     )
     elastic_hosts: bool = setting(

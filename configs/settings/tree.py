@@ -15,6 +15,7 @@ from ipulaunch.configs.settings.kinds import LONGEST_NUMBER
 # Keys that version 0.1.0 had. Files, variables, worker lines and runs of then are still read.
 _RENAMED = {"data.data_dir": "data.directory", "data.dataset_path": "data.directory"}
 _VARIABLE = "IPULAUNCH_"  # what the variables of settings begin with
+ATTEMPT = "IPULAUNCH_ATTEMPT"  # no setting: tells a program of the user's own which of its attempts this is
 # libyaml's loader is ten times as fast and reports the same line numbers.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LARGEST_FILE = 1 << 20  # settings are pages, not data; a larger file was named by mistake
@@ -193,12 +194,12 @@ def assign(key: str, value: object, origin: str, text: Optional[str] = None) -> 
 def from_environment(environ: Mapping[str, str]) -> Tree:
     """Settings from variables such as IPULAUNCH_DATA__N_TRAIN=64 (two underscores stand for the dot).
 
-    Every variable with this prefix is a setting: the schema refuses a misspelt one.
+    Every other variable with this prefix is a setting: the schema refuses a misspelt one.
     """
     tree: Tree = {}
     names: Dict[str, str] = {}  # of the variables, by the settings that they give
     for name in sorted(environ):
-        if name.startswith(_VARIABLE):
+        if name.startswith(_VARIABLE) and name != ATTEMPT:
             key = name[len(_VARIABLE) :].lower().replace("__", ".")
             other = names.setdefault(_current(key), name)
             if other != name:

@@ -22,6 +22,7 @@ from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.registry import choose_engine, default_engine, engines_that_need, silent_rehearsal
 from ipulaunch.launcher.launch.launch import launch_planned, launch_program
 from ipulaunch.launcher.launch.planning import PROGRAM, named_hosts, plan_system
+from ipulaunch.launcher.launch.program import Program
 from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology.planning.solver import Solution
 
@@ -56,7 +57,7 @@ def diagnosis_of_program(
 ) -> Diagnosis:
     """A program of the user with its plan."""
     with contextlib.suppress(NotReadyError):
-        launch_program(solution, (PROGRAM,), options, engine)
+        launch_program(solution, Program((PROGRAM,)), options, engine)
     diagnosis = _planned(_diagnosis(options, run_dir), solution, engine, options.engine is not None)
     return diagnosis._replace(is_own_program=True)
 

@@ -9,11 +9,12 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 import click
 
 from ipulaunch.configs.errors import UsageError
-from ipulaunch.configs.settings.schema import whole_path
-from ipulaunch.configs.settings.sections import Launch
+from ipulaunch.configs.settings.schema import flag_of, whole_path
+from ipulaunch.configs.settings.sections import Launch, Survival
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.poprun_table import OFFERED, Option, parse_sdk
 from ipulaunch.launcher.engines.registry import ENGINES, default_engine, engine_class
+from ipulaunch.launcher.launch.program import OF_PROGRAMS
 
 Decorator = Callable[[Any], Any]
 
@@ -130,6 +131,14 @@ _VERBOSE = click.option(
 _VERBOSITY = click.option(
     "-v", "verbose", count=True, help="Let poprun log what it does (--poprun-verbose); -vv: --vv."
 )
+
+# Of a program of the user's own; a workload has settings for these.
+_SURVIVAL = {
+    "max_restarts": "How many times a program is called again that fails, or ends with exit code 75.",
+    "restart_backoff_s": "Seconds before the first restart after a failure; doubled for each further one.",
+    "grace_s": "Seconds that a program has to end when it is asked to stop.",
+    "max_preemptions": "How many times a run may end with exit code 75, over its whole life.",
+}
 
 # How a model is made for a server, by those commands that export it.
 SERVED_MODEL: List[Decorator] = [
@@ -282,6 +291,33 @@ def program_options(command: Any) -> Any:
         ),
     ]
     return decorate(command, options)
+
+
+def require_words(program: Tuple[str, ...], example: str) -> None:
+    """Refuse what is no program."""
+    if not program or not program[0]:
+        raise UsageError("there is no program to run", hint=example)
+    if program[0].startswith("-"):
+        raise UsageError(
+            f"{program[0]} is not a program: poprun and mpirun would take it for an option of theirs",
+            hint=f"write ./{program[0]} if it is a file here",
+        )
+
+
+def survival_options(command: Any) -> Any:
+    """What happens to a program of the user's own that fails, or is asked to stop."""
+    options = []
+    for name in OF_PROGRAMS:
+        usual = getattr(Survival(), name)
+        kind = click.FloatRange(0) if isinstance(usual, float) else click.IntRange(0)
+        flag = flag_of(Survival, name)
+        options.append(click.option(flag, name, type=kind, default=usual, show_default=True, help=_SURVIVAL[name]))
+    return decorate(command, options)
+
+
+def survival_from(values: Dict[str, Any]) -> Survival:
+    """What these options say; takes them out of `values`."""
+    return Survival(**{name: values.pop(name) for name in OF_PROGRAMS})
 
 
 def program_settings(values: Dict[str, Any]) -> Launch:

@@ -8,6 +8,8 @@ from typing import Collection, Optional
 from ipulaunch.configs.errors import PlanError
 from ipulaunch.configs.pods import read_catalogue
 from ipulaunch.configs.runs.job import Job
+from ipulaunch.configs.settings.sections import Launch as LaunchSettings
+from ipulaunch.configs.settings.sections import Training
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
@@ -19,9 +21,17 @@ from ipulaunch.topology.planning.solver import Solution
 
 
 def replan(
-    plan: Plan, job: Job, given: LaunchOptions, options: LaunchOptions, num_instances: Optional[int], engine: Engine
+    plan: Plan,
+    job: Optional[Job],
+    given: LaunchOptions,
+    options: LaunchOptions,
+    num_instances: Optional[int],
+    engine: Engine,
 ) -> Solution:
-    """The plan to continue a run with: its own, unless options that are `given` now say where it runs."""
+    """The plan to continue a run with: its own, unless options that are `given` now say where it runs.
+
+    The run of a user's own program has no job.
+    """
     moves = given.hosts or given.hostfile or given.host_layout
     if not (moves or num_instances or given.pod or given.ipus or given.ilds or given.oversubscribe):
         return Solution(plan)
@@ -29,25 +39,26 @@ def replan(
 
 
 def planned_again(
-    plan: Plan, job: Job, options: LaunchOptions, num_instances: Optional[int], engine: Engine
+    plan: Plan, job: Optional[Job], options: LaunchOptions, num_instances: Optional[int], engine: Engine
 ) -> Solution:
     """Another plan for a run, with the same replicas and batches; where no hosts are asked for, on the same ones."""
-    settings = job.settings
     if options.hosts is None and options.hostfile is None and not plan.is_on_this_host:
         options = options._replace(hosts=hostlist.render(plan.hosts))
     launch = dataclasses.replace(
-        settings.launch,
+        job.settings.launch if job is not None else LaunchSettings(),
         ipus_per_replica=plan.ipus_per_replica,
         num_replicas=plan.replicas,
         num_instances=num_instances,
     )
     training = dataclasses.replace(
-        settings.training, gradient_accumulation_count=plan.batch.accumulation, global_batch_size=None
+        job.settings.training if job is not None else Training(),
+        gradient_accumulation_count=plan.batch.accumulation,
+        global_batch_size=None,
     )
     if options.pod or options.ipus:
         _require_room(plan, options)
-        return plan_for(job.workload, options, engine, launch, training, {})
-    solution = plan_for(job.workload, options._replace(ipus=plan.ipus), engine, launch, training, {})
+        return plan_for(plan.workload, options, engine, launch, training, {})
+    solution = plan_for(plan.workload, options._replace(ipus=plan.ipus), engine, launch, training, {})
     return solution._replace(plan=solution.plan._replace(system=plan.system))
 
 

@@ -13,6 +13,7 @@ from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.engines.engine import CommandRequest, Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.environment import about_secrets, refuse_secrets, variables_to_forward
+from ipulaunch.launcher.launch.program import Program
 from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology.planning.solver import Solution
 
@@ -27,11 +28,14 @@ class Launch(NamedTuple):
     messages: Tuple[Message, ...] = ()  # also those of the solution
     options: LaunchOptions = LaunchOptions()  # what it was planned from
     origins: Mapping[str, str] = {}  # where each setting came from; of a run that continues, its directory knows
+    program: Optional[Program] = None  # of the user's own; None for a workload
 
     @property
     def survival(self) -> Survival:
-        """What happens when it fails or hangs; the defaults for a program."""
-        return self.job.settings.survival if self.job else Survival()
+        """What happens when it fails, hangs, or is asked to stop."""
+        if self.job is not None:
+            return self.job.settings.survival
+        return self.program.survival if self.program is not None else Survival()
 
 
 def launch_workload(resolved: Resolved, options: LaunchOptions, engine: Engine, run_dir: Optional[Path]) -> Launch:
@@ -69,23 +73,34 @@ def launch_again(solution: Solution, job: Job, options: LaunchOptions, engine: E
 
 
 def launch_program(
-    solution: Solution, program: Tuple[str, ...], options: LaunchOptions, engine: Engine, run_dir: Optional[Path] = None
+    solution: Solution,
+    program: Program,
+    options: LaunchOptions,
+    engine: Engine,
+    run_dir: Optional[Path] = None,
+    attempt: int = 1,
 ) -> Launch:
-    """The launch of a user's own PopDist program, which has a plan already."""
-    words, messages = engine.program(program, options, run_dir)
-    launch = _launch(engine, solution, options, words, None)
-    return launch._replace(messages=(*launch.messages, *messages))
+    """The launch of a user's own PopDist program, which has a plan already; in a run, it knows which attempt it is."""
+    words, messages = engine.program(program.words, options, run_dir)
+    told = program.told(attempt) if run_dir is not None else {}
+    launch = _launch(engine, solution, options, words, None, told)
+    return launch._replace(messages=(*launch.messages, *messages), program=program)
 
 
 def _launch(
-    engine: Engine, solution: Solution, options: LaunchOptions, program: Sequence[str], job: Optional[Job]
+    engine: Engine,
+    solution: Solution,
+    options: LaunchOptions,
+    program: Sequence[str],
+    job: Optional[Job],
+    told: Mapping[str, str] = {},
 ) -> Launch:
     messages: List[Message] = []
     if job is not None and job.settings.device.compile_only:
         options, messages = engine.offline(options)
     forward, env = variables_to_forward(options.env)
     refuse_secrets(options)
-    request = CommandRequest(solution.plan, tuple(program), options, forward, env)
+    request = CommandRequest(solution.plan, tuple(program), options, (*forward, *told), {**env, **told})
     if job is None:
         messages = about_secrets(program, forward, is_here=engine.is_here)
     else:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, Tuple
+from typing import Dict
 
 from ipulaunch.configs.runs.checkpoints import newest_update
-from ipulaunch.configs.runs.directory import RunDirectory, writable
-from ipulaunch.launcher.launch.elastic import planned_without
-from ipulaunch.launcher.launch.launch import Launch, launch_again
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.launcher.launch.launch import Launch
+from ipulaunch.launcher.runs.next_attempt import next_launch
 from ipulaunch.launcher.runs.one_attempt import run_attempt
 from ipulaunch.launcher.runs.other_hosts import unready_hosts
-from ipulaunch.launcher.runs.run_files import read_summary, write_decided
+from ipulaunch.launcher.runs.run_files import read_summary
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise import processes
 from ipulaunch.launcher.supervise.endings import (
     after_restarts,
-    begin_again,
+    attempt_of,
     next_restart,
     record_ending,
     within_preemptions,
@@ -38,15 +38,14 @@ def attend(launch: Launch, run: RunDirectory, display: Display, signals: StopSig
         survival = launch.survival
         verdict = within_preemptions(run, verdict, survival)
         record_ending(run, verdict)
-        if launch.job is None:
-            break
-        continues = newest_update(run, launch.job) is not None
-        restart = next_restart(verdict, survival, restarts, continues or most_updates > 0, in_vain)
+        continues = launch.job is not None and newest_update(run, launch.job) is not None
+        may_work = continues or most_updates > 0 or launch.program is not None  # which tells nothing of its updates
+        restart = next_restart(verdict, survival, restarts, may_work, in_vain)
         if restart is None:
             verdict = after_restarts(verdict, survival, restarts)
             break
         restarts, in_vain = restart.number, in_vain + 1
-        display.restarting(verdict, restart, continues)
+        display.restarting(verdict, restart, _where_from(launch, run, has_checkpoint=continues))
         try:
             with signals.interrupting():
                 time.sleep(restart.wait_s)
@@ -54,7 +53,10 @@ def attend(launch: Launch, run: RunDirectory, display: Display, signals: StopSig
         except KeyboardInterrupt:
             assert signals.first is not None
             what = f"in the pause before restart {restart.number} of {restart.most}"
-            verdict = interrupted(run, signals.first, what, ours=True, kept=newest_update(run, launch.job))
+            if launch.job is None:
+                verdict = interrupted(run, signals.first, what, ours=False, goes_on=True)
+            else:
+                verdict = interrupted(run, signals.first, what, ours=True, kept=newest_update(run, launch.job))
             verdict = within_preemptions(run, verdict, survival)
             record_ending(run, verdict)
             break
@@ -64,25 +66,14 @@ def attend(launch: Launch, run: RunDirectory, display: Display, signals: StopSig
     return verdict.exit_code
 
 
+def _where_from(launch: Launch, run: RunDirectory, *, has_checkpoint: bool) -> str:
+    if launch.program is not None:
+        return "with " + " ".join(f"{name}={n}" for name, n in launch.program.told(attempt_of(run) + 1).items())
+    return "from the newest checkpoint" if has_checkpoint else "from the beginning: there is no checkpoint yet"
+
+
 def missing_hosts(launch: Launch, run: RunDirectory) -> Dict[str, str]:
     """The hosts that the next attempt lacks, and why."""
     # As at the first start: poprun has its own ways to reach hosts, and says itself what is wrong.
     is_asked = launch.survival.elastic_hosts or launch.engine.asks_hosts
     return unready_hosts(launch, run.path) if is_asked else {}
-
-
-def next_launch(
-    launch: Launch, missing: Dict[str, str], run: RunDirectory, display: Display
-) -> Tuple[Launch, Dict[str, str]]:
-    """The launch of the next attempt, and the hosts that it lacks; with --elastic-hosts it is one without these."""
-    assert launch.job is not None
-    is_elastic = launch.survival.elastic_hosts
-    solution = planned_without(launch, missing) if missing and is_elastic else None
-    if solution is None:
-        return launch._replace(job=begin_again(run, launch.solution.plan, launch.job)), missing
-    display.going_on(missing, solution.plan)
-    job = begin_again(run, solution.plan, launch.job)
-    again = launch_again(solution, job, launch.options, launch.engine, run.path)
-    with writable(run):
-        write_decided(again, run)
-    return again, {}

@@ -23,6 +23,7 @@ from ipulaunch.launcher.supervise.verdict import End, Verdict, judge
 def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopSignals) -> Tuple[Verdict, int]:
     """Start all instances once, and wait until none is left: the verdict, and the update that was reached."""
     plan, is_ours = launch.solution.plan, launch.job is not None
+    is_direct = not launch.engine.tags_output
     follower = Follower(run, plan.instances)
     survival = launch.survival
 
@@ -43,9 +44,18 @@ def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: St
             watch.saw_progress()
         display.show(follower.progress, recorded)
 
+    def pass_on(number: int) -> float:
+        if not supervisor.pass_on(number):
+            return 0.0
+        if signals.first is not None:
+            display.passing_on(signal.Signals(number).name, survival.grace_s)
+        return survival.grace_s
+
     def ask_to_stop(number: int) -> float:
         look()  # the first update may have been made since the last time
-        if launch.job is None or not _can_keep(launch.job.is_rehearsal, follower.progress):
+        if launch.job is None:
+            return pass_on(number)
+        if not _can_keep(launch.job.is_rehearsal, follower.progress):
             return 0.0
         try:
             run.stop.touch()
@@ -63,7 +73,9 @@ def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: St
         signals,
         ask_to_stop=ask_to_stop,
         is_hung=lambda: is_ours and watch.verdict() is not None,
+        is_leaving=lambda: not is_ours and follower.asks_to_continue(),
         removes_files=is_ours and plan.is_on_this_host,
+        takes_term=not is_ours and is_direct,
     )
     environ = without_secrets(os.environ, [text.partition("=")[0] for text in launch.options.env])
     display.begin()
@@ -84,7 +96,7 @@ def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: St
         ended_ns=supervisor.ended_ns,
         kept=newest_update(run, launch.job) if launch.job else None,
         ask_hosts=ask_hosts,
-        is_direct=not launch.engine.tags_output,
+        is_direct=is_direct,
     )
     return judge(end), follower.progress.update
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
-from typing import Tuple
+from typing import Iterator, Tuple
 
 from ipulaunch.configs.errors import DataError, PlanError, UsageError
 from ipulaunch.configs.messages import note
@@ -15,6 +16,7 @@ from ipulaunch.launcher.runs.states import how_to_end, statuses
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.scheduler import ENDING, RUNNING, WAITING, scheduler_of
 from ipulaunch.launcher.show.messages import show_messages
+from ipulaunch.launcher.supervise.endings import read_endings
 from ipulaunch.topology import Plan
 from ipulaunch.topology.planning.plan import from_json
 
@@ -47,8 +49,26 @@ def require_ended(path: Path) -> None:
 
 def read_decided(run: RunDirectory) -> Tuple[Plan, Job]:
     """The plan and the job of a run, from its directory."""
-    try:
+    with _readable(run):
         return from_json(read_text(run.plan)), from_yaml(read_text(run.job), str(run.job))
+
+
+def read_plan(run: RunDirectory) -> Plan:
+    """The plan of a run, from its directory."""
+    with _readable(run):
+        return from_json(read_text(run.plan))
+
+
+def is_done(run: RunDirectory) -> bool:
+    """Whether the last attempt of a program has ended well."""
+    endings = read_endings(run)
+    return bool(endings) and not endings[-1].exit_code
+
+
+@contextlib.contextmanager
+def _readable(run: RunDirectory) -> Iterator[None]:
+    try:
+        yield
     except PlanError as error:
         raise DataError(
             f"{run.path} cannot be resumed: {run.plan}: {error.message}",
@@ -57,5 +77,5 @@ def read_decided(run: RunDirectory) -> Tuple[Plan, Job]:
     except OSError as error:
         raise UsageError(
             f"{run.path} cannot be resumed: its {Path(str(error.filename)).name} cannot be read, {error.strerror}",
-            hint="runs of workloads can; a program of your own knows by itself how to continue",
+            hint="runs that ipulaunch started can; --resume on a workload's command line continues from checkpoints",
         ) from error

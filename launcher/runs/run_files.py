@@ -15,7 +15,7 @@ from ipulaunch.configs.runs.directory import RUNS, RunDirectory, writable, write
 from ipulaunch.configs.runs.job import to_yaml
 from ipulaunch.configs.runs.secrets import secret_values
 from ipulaunch.configs.runs.untrusted import parse_json, read_text
-from ipulaunch.launcher.launch import launch_record
+from ipulaunch.launcher.launch import launch_record, program_record
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.launch.redaction import redacted
 from ipulaunch.launcher.supervise.endings import make_instances
@@ -108,9 +108,11 @@ def write_decided(launch: Launch, run: RunDirectory) -> None:
     write_whole(run.plan, to_json(launch.solution.plan))
     if launch.job is not None:
         write_whole(run.job, to_yaml(launch.job))
-        write_whole(run.launch_options, launch_record.to_json(launch.options))
     if launch.origins:
         write_whole(run.origins, json.dumps(launch.origins, indent=1) + "\n")
+    if launch.program is not None:
+        write_whole(run.program, program_record.to_json(launch.program, launch.engine.backend))
+    write_whole(run.launch_options, launch_record.to_json(launch.options))
     write_whole(run.command, redacted(launch.command, secret_values(os.environ)).shell() + "\n")
 
 

@@ -9,13 +9,13 @@ from ipulaunch.configs.runs.directory import RunDirectory, whole_run, writable
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.launch.remembered import remember
 from ipulaunch.launcher.runs.attending import attend
+from ipulaunch.launcher.runs.next_attempt import next_attempt
 from ipulaunch.launcher.runs.other_hosts import require_other_hosts
 from ipulaunch.launcher.runs.reporting import report_at_end
 from ipulaunch.launcher.runs.run_files import make_run, write_decided
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.claim import claim
-from ipulaunch.launcher.supervise.endings import begin_again
 from ipulaunch.launcher.supervise.stop_signals import StopSignals
 
 
@@ -36,12 +36,10 @@ def run_launch(launch: Launch, path: Path, display: Display, *, is_made: bool = 
 
 def continue_run(launch: Launch, run: RunDirectory, display: Display) -> int:
     """Run another attempt in the directory of a run that has ended; returns the exit code of the whole."""
-    job = launch.job
-    assert job is not None
     with StopSignals() as signals:
         launch = require_other_hosts(launch, run.path, signals)
         with claim(run):
-            launch = launch._replace(job=begin_again(run, launch.solution.plan, job))
+            launch = next_attempt(launch, run)
             with writable(run):
                 write_decided(launch, run)
             record.renew(run.path.parent, os.environ)

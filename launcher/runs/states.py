@@ -25,7 +25,7 @@ from ipulaunch.launcher.schedulers.scheduler import (
     JobState,
     scheduler_of,
 )
-from ipulaunch.launcher.supervise.endings import preemptions, restarts
+from ipulaunch.launcher.supervise.endings import preemptions, restarts, survival_of
 from ipulaunch.launcher.supervise.processes import runs_here
 
 
@@ -57,7 +57,7 @@ class RunStatus(NamedTuple):
 
     @property
     def can_be_resumed(self) -> bool:
-        """Whether it is a workload's; a program of a user's has no settings."""
+        """Whether it has left what it was started with."""
         return self.max_restarts is not None
 
     def data(self) -> Dict[str, Any]:
@@ -105,7 +105,7 @@ def _status(path: Path, job: Optional[Submitted], said: Optional[JobState], livi
     state = _combined(job, said, state_from_records(run, plan, living, is_here=job is None))
     training = job_of(run) or job_of(RunDirectory(path))
     reached = how_far(run, training, plan.instances if plan else 0)
-    survival = training.settings.survival if training else None
+    survival = survival_of(run) or survival_of(RunDirectory(path))
     hosts = ",".join(plan.hosts) if plan else ""
     return RunStatus(
         name=path.name,

@@ -8,6 +8,7 @@ from ipulaunch.configs.errors import IpulaunchError, JobError, UsageError
 from ipulaunch.configs.runs.directory import RunDirectory, write_whole
 from ipulaunch.configs.runs.job import to_yaml
 from ipulaunch.configs.text import utc
+from ipulaunch.launcher.launch import program_record
 from ipulaunch.launcher.launch.remembered import remember
 from ipulaunch.launcher.schedulers import record
 from ipulaunch.launcher.schedulers.record import Submitted
@@ -31,6 +32,9 @@ def hand_over(submission: Submission, *, is_made: bool = False) -> Submitted:
         write_whole(run.plan, to_json(submission.launch.solution.plan))
         if submission.launch.job is not None:
             write_whole(run.job, to_yaml(submission.launch.job))
+        if submission.launch.program is not None:
+            backend = submission.launch.engine.backend
+            write_whole(run.program, program_record.to_json(submission.launch.program, backend))
         write_whole(script, submission.text)
         names = scheduler.submit(str(script))
     except OSError as error:

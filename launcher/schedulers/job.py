@@ -103,6 +103,9 @@ class ClusterJob(NamedTuple):
     work_dir: str
     plan: Plan
     is_rehearsal: bool
+    command: str  # of ipulaunch, which starts the run
+    program: Tuple[Word, ...]  # of the user's own, which it starts; none for a workload
+    record: str  # a file that the run has once it was started
     first: Tuple[Word, ...]  # options of the ipulaunch command that starts the run
     again: Tuple[Word, ...]  # options of the one that continues it
     wishes: Wishes

@@ -7,14 +7,13 @@ from typing import List, NamedTuple, Optional, Tuple
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.messages import Message, note
-from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.sites import Site
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
-from ipulaunch.launcher.launch.launch import Launch, launch_planned
-from ipulaunch.launcher.launch.needs import require_images
+from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.schedulers.job import Wishes, variables_of
 from ipulaunch.launcher.schedulers.pinned import again_words, at_site, first_words
+from ipulaunch.launcher.schedulers.task import Task
 from ipulaunch.topology.planning.solver import Solution
 
 
@@ -35,7 +34,7 @@ def with_layout(options: LaunchOptions, site: Site, scheduler: str) -> LaunchOpt
 
 def launch_job(
     solution: Solution,
-    resolved: Resolved,
+    task: Task,
     options: LaunchOptions,
     engine: Engine,
     scheduler: str,
@@ -54,15 +53,14 @@ def launch_job(
         messages.append(note(text))
     variables = variables_of(options.env, scheduler, os.environ, has_setup=has_setup)
     options = options._replace(env=variables.env)
-    require_images(resolved.workload, resolved.settings.data)  # else the job would fail later, after the queue
     # The job itself looks up variables that are forwarded by name.
     values_alone = options._replace(env=tuple(text for text in options.env if "=" in text))
-    launch = launch_planned(solution, resolved, values_alone, engine, None)
+    launch = task.launch(solution, values_alone, engine)
     if wishes.image and hosts > 1 and scheduler != "kubernetes":
         raise UsageError(f"--container-image on {hosts} hosts: MPI would start the others outside the image")
     launch = launch._replace(messages=(*messages, *launch.messages))
     plan = solution.plan
-    words = JobWords(first_words(resolved, options, engine, plan), again_words(options, engine, plan))
+    words = JobWords(first_words(task.words(solution), options, engine, plan), again_words(options, engine, plan))
     return launch, words, wishes._replace(sent=variables.sent, secrets=variables.secrets)
 
 

@@ -6,26 +6,25 @@ import math
 from typing import Optional, Tuple
 
 from ipulaunch.configs.errors import PlanError, UsageError
-from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.sites import Site
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.planning import UnnamedHosts, hosts_needed, named_hosts, numbered_hosts
-from ipulaunch.launcher.launch.workload_planning import plan_workload
+from ipulaunch.launcher.schedulers.task import Task
 from ipulaunch.topology.machines import hostlist
 from ipulaunch.topology.machines.pods import System
 from ipulaunch.topology.planning.solver import Solution
 
 
 def plan_on_nodes(
-    resolved: Resolved, options: LaunchOptions, engine: Engine, site: Site, nodes: Optional[int]
+    task: Task, options: LaunchOptions, engine: Engine, site: Site, nodes: Optional[int]
 ) -> Tuple[Solution, Optional[str]]:
     """The plan of a job, and the hosts to request by name; None where any will do."""
     names = named_hosts(options)
     if names and nodes not in (None, len(names)):
         raise UsageError(f"--nodes {nodes}, and {counted(len(names), 'host')} named", hint="leave --nodes out")
-    solution = plan_workload(resolved, options, engine, unnamed=_unnamed(site, nodes))
+    solution = task.plan(options, engine, _unnamed(site, nodes))
     return solution, hostlist.render(names) if names else None
 
 

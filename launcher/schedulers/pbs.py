@@ -63,7 +63,7 @@ def render(job: ClusterJob) -> str:
         *script.environment(job),
         *script.choice(job, hosts, "${PBS_JOBID%%.*}"),
         # Only operators may requeue a job, so it prints what its owner can do.
-        *script.waiting(['echo "stopped; to continue: qsub $run/job.sh"'], timer),
+        *script.waiting(job, ['echo "stopped; to continue: qsub $run/job.sh"'], timer),
     ]
     return "\n".join(lines) + "\n"
 

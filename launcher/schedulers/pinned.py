@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
 from ipulaunch.configs.runs.job import set_options
 from ipulaunch.configs.settings.schema import leaves, plain_value, value_of
@@ -51,17 +51,22 @@ def at_site(options: LaunchOptions, site: Site, hosts: int, engine: Engine) -> L
     return options._replace(poprun=poprun, mpi_global_args=mpi)
 
 
-def first_words(resolved: Resolved, options: LaunchOptions, engine: Engine, plan: Plan) -> List[str]:
+def first_words(task_words: Sequence[str], options: LaunchOptions, engine: Engine, plan: Plan) -> List[str]:
     """The options that lead to the same plan on the cluster, whatever its hosts and defaults are."""
     return [
         *_plan_options(options, engine, plan),
         f"--num-replicas={plan.replicas}",
         f"--ipus-per-replica={plan.ipus_per_replica}",
+        *task_words,
+        *_launch_options(options),
+    ]
+
+
+def batch_words(plan: Plan) -> List[str]:
+    """The options for the batches of a plan."""
+    return [
         f"--micro-batch-size={plan.batch.micro_size}",
         f"--gradient-accumulation-count={plan.batch.accumulation}",
-        "--rehearsal" if resolved.rehearsal else "--no-rehearsal",
-        *_settings(resolved),
-        *_launch_options(options),
     ]
 
 
@@ -81,7 +86,7 @@ def _plan_options(options: LaunchOptions, engine: Engine, plan: Plan) -> List[st
     return words
 
 
-def _settings(resolved: Resolved) -> List[str]:
+def setting_words(resolved: Resolved) -> List[str]:
     """The given settings: under their own options where a value is one word, else through --set."""
     options: List[str] = []
     rest = set()
@@ -95,7 +100,8 @@ def _settings(resolved: Resolved) -> List[str]:
         else:
             rest.add(leaf.key)
     more = set_options(resolved._replace(given=frozenset(rest)))  # --config NAME and --set KEY=VALUE, in pairs
-    return [f"{name}={value}" for name, value in zip(more[::2], more[1::2])] + options
+    is_small = "--rehearsal" if resolved.rehearsal else "--no-rehearsal"
+    return [is_small, *(f"{name}={value}" for name, value in zip(more[::2], more[1::2])), *options]
 
 
 def _launch_options(options: LaunchOptions) -> List[str]:

@@ -20,7 +20,8 @@ _WITH_JOB_ID = ("--vipu-partition", "--vipu-allocation", "--vipu-cluster")
 
 def about(job: ClusterJob) -> str:
     """The comment that describes a script."""
-    return f"# {job.plan.workload} on {job.plan.system}, written by ipulaunch: {job.plan.formula}"
+    arithmetic = job.plan.division if job.program else job.plan.formula  # a program has batches of its own
+    return f"# {job.plan.workload} on {job.plan.system}, written by ipulaunch: {arithmetic}"
 
 
 # Before the first command, so that it is for the whole file.
@@ -52,23 +53,27 @@ def choice(job: ClusterJob, hosts: Optional[Word], job_id: Optional[str]) -> Lis
     A job that is started again finds its run and continues it.
     """
     more = [hosts] if hosts else []
-    first = [job.plan.workload, *job.first, *more, Expression(f'--run-dir="{_RUN}"')]
+    first = [job.command, *job.first, *more, Expression(f'--run-dir="{_RUN}"')]
+    # A program knows by itself how to continue.
+    where = "" if job.program else " at its newest checkpoint"
     again = ["resume", Expression(f'"{_RUN}"'), *job.again, *more]
     return [
         "set -u",
         f"run={quoted(job.run)}",
-        f'if [ -e "{_RUN}/job.yaml" ]; then',
-        "  # Started again: the run continues at its newest checkpoint.",
+        f'if [ -e "{_RUN}/{job.record}" ]; then',
+        f"  # Started again: the run continues{where}.",
         *_folded(job, again, job_id),
         "else",
-        *_folded(job, first, job_id),
+        *_folded(job, first, job_id, job.program),
         "fi",
         "",
     ]
 
 
-def waiting(requeue: Sequence[str], timer: Sequence[str] = ()) -> List[str]:
+def waiting(job: ClusterJob, requeue: Sequence[str], timer: Sequence[str] = ()) -> List[str]:
     """The call in the background, so that this shell can forward signals and read the exit code."""
+    # A scheduler that sends TERM cancels the job, or requeues it by itself. A program may also stop of its own accord.
+    asks_again = '[ "$stop" != TERM ]' if job.program else '[ "$stop" = USR1 ]'
     return [
         "stop=",
         "woken=0",
@@ -91,7 +96,7 @@ def waiting(requeue: Sequence[str], timer: Sequence[str] = ()) -> List[str]:
         "done",
         "# It ends by the signal itself where it has not begun to listen yet.",
         f'if [ "$code" -eq {_BY_USR1} ] && [ "$stop" = USR1 ]; then code={_STOPPED}; fi',
-        f'if [ "$code" -eq {_STOPPED} ] && [ "$stop" = USR1 ]; then',
+        f'if [ "$code" -eq {_STOPPED} ] && {asks_again}; then',
         *(f"  {line}" for line in requeue),
         "fi",
         'exit "$code"',
@@ -112,9 +117,12 @@ def _with_id(word: Word, job_id: Optional[str]) -> Word:
     return Expression(f'{name}="{value.replace(JOB_ID, job_id)}"')
 
 
-def _folded(job: ClusterJob, words: Sequence[Word], job_id: Optional[str]) -> List[str]:
-    """The arguments of a call, with an option on each line."""
+def _folded(job: ClusterJob, words: Sequence[Word], job_id: Optional[str], program: Sequence[Word] = ()) -> List[str]:
+    """The arguments of a call, with an option on each line, and a program on the last."""
     call = [quoted(_with_id(word, job_id)) for word in (*_in_container(job), "ipulaunch", *words)]
     start = next((index for index, word in enumerate(call) if word.startswith("--")), len(call))
     lines = ["  set -- " + " ".join(call[:start]), *(f"    {word}" for word in call[start:])]
+    if program:
+        one_line(" ".join(program), "the program")  # also secrets that are a word after their option
+        lines.append("    -- " + " ".join(map(quoted, program)))
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]

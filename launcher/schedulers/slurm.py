@@ -59,7 +59,7 @@ def render(job: ClusterJob) -> str:
         "",
         *script.environment(job),
         *script.choice(job, hosts, "${SLURM_JOB_ID}"),
-        *script.waiting(again),
+        *script.waiting(job, again),
     ]
     return "\n".join(lines) + "\n"
 

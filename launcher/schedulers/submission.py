@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, Mapping, NamedTuple, Tuple
+from typing import Any, Mapping, NamedTuple, Tuple
 
 from ipulaunch.configs.messages import Message, note
-from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.sites import Site
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
-from ipulaunch.launcher.launch.earlier_runs import about_resume, with_resume
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.schedulers.job import ClusterJob
 from ipulaunch.launcher.schedulers.job_launch import launch_job, with_layout
 from ipulaunch.launcher.schedulers.nodes import plan_on_nodes
 from ipulaunch.launcher.schedulers.scheduler import scheduler_of
+from ipulaunch.launcher.schedulers.task import Task
 from ipulaunch.launcher.schedulers.wishes import name_and_place, refuse_useless, wishes_from
 
 
@@ -31,7 +30,7 @@ class Submission(NamedTuple):
 
 
 def prepare(
-    resolved: Resolved,
+    task: Task,
     options: LaunchOptions,
     engine: Engine,
     scheduler: str,
@@ -43,14 +42,13 @@ def prepare(
 ) -> Submission:
     """The whole job, decided and rendered; `given` are the scheduler's options. Writes and calls nothing."""
     in_pods = scheduler == "kubernetes"
-    wishes = wishes_from(given, site, resolved.settings.survival.grace_s)
+    wishes = wishes_from(given, site, task.grace_s)
     options = with_layout(options, site, scheduler)
-    solution, nodelist = plan_on_nodes(resolved, options, engine, site, wishes.nodes)
+    solution, nodelist = plan_on_nodes(task, options, engine, site, wishes.nodes)
     wishes = wishes._replace(nodelist=nodelist)
     refuse_useless(wishes, scheduler, given["signal_lead"])
-    resumed = with_resume(resolved, elsewhere=in_pods)
-    messages: List[Message] = about_resume(resolved, resumed)
-    launch, words, wishes = launch_job(solution, resumed, options, engine, scheduler, site, wishes)
+    messages = task.messages(in_pods=in_pods)
+    launch, words, wishes = launch_job(solution, task, options, engine, scheduler, site, wishes)
     name, run = name_and_place(path, scheduler, wishes)
     if in_pods and not wishes.volumes:
         messages.append(note("without --volume the run and its checkpoints are lost with the Pod"))
@@ -61,6 +59,9 @@ def prepare(
         work_dir=str(Path.cwd()),
         plan=solution.plan,
         is_rehearsal=engine.is_rehearsal,
+        command=task.command,
+        program=task.program,
+        record=task.record,
         first=(*words.first, *more),
         again=(*words.again, *more),
         wishes=wishes,

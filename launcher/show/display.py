@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
+from ipulaunch.configs.errors import JobError
 from ipulaunch.configs.messages import WARNING, in_order
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import (
@@ -131,13 +132,18 @@ class Display:
             " send it again to end at once"
         )
 
-    def restarting(self, verdict: Verdict, restart: Restart, has_checkpoint: bool) -> None:
-        """The run failed and will be started again."""
-        self.line(f"failed: {verdict.headline}", "bold red")
+    def passing_on(self, name: str, grace_s: float) -> None:
+        """The program was asked to stop."""
+        self.line(f"{name}: passed on to the program (it has {grace_s:g} s to end); send it again to end at once")
+
+    def restarting(self, verdict: Verdict, restart: Restart, where_from: str) -> None:
+        """The run failed, or asks to be continued, and will be started again."""
+        failed = verdict.exit_code == JobError.exit_code
+        self.line(f"failed: {verdict.headline}" if failed else verdict.headline, "bold red" if failed else "bold")
         for detail in details(dataclasses.replace(verdict, resume="")):  # we do that ourselves
             self.line(detail)
-        where = "the newest checkpoint" if has_checkpoint else "the beginning: there is no checkpoint yet"
-        self.line(f"restart {restart.number} of {restart.most} in {restart.wait_s:g} s, from {where}")
+        when = f"in {restart.wait_s:g} s" if restart.wait_s else "now"
+        self.line(f"restart {restart.number} of {restart.most} {when}, {where_from}")
 
     def going_on(self, missing: Mapping[str, str], plan: Plan) -> None:
         """The run continues without some of its hosts."""

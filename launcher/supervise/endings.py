@@ -8,14 +8,15 @@ import json
 import shutil
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from ipulaunch.configs.errors import INTERRUPTED, JobError, StoppedError
+from ipulaunch.configs.errors import INTERRUPTED, DataError, JobError, StoppedError
 from ipulaunch.configs.runs.checkpoints import checkpoints_of, newest_update
 from ipulaunch.configs.runs.directory import RunDirectory, writable, write_whole
-from ipulaunch.configs.runs.job import Job, to_yaml
+from ipulaunch.configs.runs.job import Job, job_of, to_yaml
 from ipulaunch.configs.runs.untrusted import parse_json
 from ipulaunch.configs.settings.estimators import KERAS
 from ipulaunch.configs.settings.sections import Survival
 from ipulaunch.configs.text import utc
+from ipulaunch.launcher.launch import program_record
 from ipulaunch.launcher.supervise.progress import progress_of
 from ipulaunch.launcher.supervise.verdict import Verdict
 from ipulaunch.topology import Plan
@@ -79,6 +80,16 @@ def within_preemptions(run: RunDirectory, verdict: Verdict, survival: Survival) 
     return dataclasses.replace(verdict, exit_code=code, preemptions=count, max_preemptions=most)
 
 
+def survival_of(run: RunDirectory) -> Optional[Survival]:
+    """How long and how often a run is tried; None where it does not say so."""
+    job = job_of(run)
+    if job is not None:
+        return job.settings.survival
+    with contextlib.suppress(OSError, DataError):
+        return program_record.read(run).program.survival
+    return None
+
+
 class Restart(NamedTuple):
     """The next attempt of a run that failed."""
 
@@ -95,9 +106,12 @@ def next_restart(
     A job that never made an update would fail in the same way again. Wrong settings, data and plans stay wrong. And
     nobody restarts a run that somebody has stopped.
     """
-    if verdict.exit_code != JobError.exit_code or verdict.was_asked_to_stop or not has_trained:
+    if verdict.was_asked_to_stop or restarts >= survival.max_restarts:
         return None
-    if restarts >= survival.max_restarts:
+    if verdict.exit_code == StoppedError.exit_code and verdict.asks_to_continue:
+        return Restart(restarts + 1, survival.max_restarts, 0.0)
+    is_over = verdict.preemptions > verdict.max_preemptions
+    if verdict.exit_code != JobError.exit_code or not has_trained or is_over:
         return None
     first_s = survival.restart_backoff_s
     wait_s = min(first_s * 2.0 ** min(in_vain, 64), max(first_s, LONGEST_WAIT_S))
@@ -136,7 +150,13 @@ def begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
         return _begin_again(run, plan, job)
 
 
-def _begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
+def set_aside(run: RunDirectory, plan: Plan) -> None:
+    """Prepare the run for another attempt: keep the records of the last one under its number."""
+    with writable(run):
+        _set_aside(run, plan)
+
+
+def _set_aside(run: RunDirectory, plan: Plan) -> None:
     kept = run.attempt(attempt_of(run)).path
     kept.mkdir(parents=True)
     for path in [*map(run.instance, run.instances()), run.engine_log]:
@@ -146,6 +166,10 @@ def _begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
         with contextlib.suppress(FileNotFoundError):
             request.unlink()
     make_instances(run, plan)
+
+
+def _begin_again(run: RunDirectory, plan: Plan, job: Job) -> Job:
+    _set_aside(run, plan)
     training = job.settings.training
     # An Estimator continues in its directory by itself.
     if job.settings.api == KERAS and newest_update(run, job) is not None:

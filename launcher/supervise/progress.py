@@ -23,6 +23,7 @@ from ipulaunch.configs.runs.events import (
     Working,
     read_event,
 )
+from ipulaunch.configs.runs.last_records import asks_to_continue
 from ipulaunch.configs.runs.times import longest_wait
 from ipulaunch.configs.runs.untrusted import open_regular, parse_json
 
@@ -155,6 +156,10 @@ class Follower:
                     self.progress.take(instance, recorded.event)
                     found.append(recorded)
         return sorted(found, key=lambda recorded: recorded.time_ns)
+
+    def asks_to_continue(self) -> bool:
+        """Whether a program of the user's own has ended that asks for another start."""
+        return asks_to_continue(self.run, range(self.instances)) is not None
 
     def close(self) -> None:
         for file in self.files.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -25,15 +26,16 @@ WAKE_S = 3.0  # for instances that were stopped to dump their stacks as soon as 
 
 
 def end_at_once(number: int) -> float:
-    """What a signal means to a program that knows of no other way to stop."""
+    """What a signal means to instances that know of no other way to stop."""
     return 0.0
 
 
 class Supervisor:
     """Runs one command; everything it started is gone when run() returns.
 
-    `ask_to_stop(signal)` is called for the first signal and returns the seconds to wait for the run to end by itself;
-    it asks `is_hung()` all the time, and then ends the run. `removes_files` also removes temporary files of instances.
+    `ask_to_stop(signal)` is called for the first signal, and for TERM if `is_leaving()`: an instance asks to be
+    continued. It returns the seconds to wait for the run to end by itself. A run that `is_hung()` is ended.
+    `removes_files` also removes temporary files of instances. A command that `takes_term` is the only instance itself.
     """
 
     def __init__(
@@ -44,10 +46,14 @@ class Supervisor:
         *,
         ask_to_stop: Callable[[int], float] = end_at_once,
         is_hung: Callable[[], bool] = lambda: False,
+        is_leaving: Callable[[], bool] = lambda: False,
         removes_files: bool = False,
+        takes_term: bool = False,
     ) -> None:
         self.look, self.signals, self.clock = look, signals, clock
-        self.ask_to_stop, self.is_hung, self.removes_files = ask_to_stop, is_hung, removes_files
+        self.ask_to_stop, self.is_hung, self.is_leaving = ask_to_stop, is_hung, is_leaving
+        self.removes_files, self.takes_term = removes_files, takes_term
+        self.engine: Optional[int] = None  # the process, while it lives
         self.ended_ns: Optional[int] = None  # when we began to end the run
         self.segments: Dict[int, Set[Path]] = {}  # shared memory by the process that has it
         self.tidied_at = clock()
@@ -59,14 +65,19 @@ class Supervisor:
         with own_session(given, with_files=self.removes_files) as session:
             return self._run(command.argv, {**given, **session}, logs)
 
+    def pass_on(self, number: int) -> bool:
+        """Send a signal to the instances on this machine; whether there is one."""
+        return self.engine is not None and processes.pass_on(number, self.engine, is_direct=self.takes_term)
+
     def _run(self, argv: Sequence[str], environ: Mapping[str, str], logs: InstanceLogs) -> int:
         processes.adopt_orphans()
         process: Optional[subprocess.Popen[bytes]] = None
         try:
             try:
-                process = processes.start(argv, environ)
+                process = processes.start(argv, environ, takes_term=self.takes_term)
             except OSError as error:
                 raise NotReadyError(f"{argv[0]} does not start: {error}") from error
+            self.engine = process.pid
             reader = threading.Thread(target=_read, args=(process, logs), daemon=True)
             reader.start()
             self._wait(process, logs.run)
@@ -96,8 +107,9 @@ class Supervisor:
                 break
             _require(run)
             self._tidy(process.pid, now)
-            if self.signals.first is not None and asked_at is None:
-                asked_at, grace = now, self.ask_to_stop(self.signals.first)
+            number = self.signals.first or (signal.SIGTERM if asked_at is None and self.is_leaving() else None)
+            if number is not None and asked_at is None:
+                asked_at, grace = now, self.ask_to_stop(number)
             if asked_at is not None and told_at is None and now >= asked_at + grace:
                 self.ended_ns = time.time_ns()
                 os.killpg(process.pid, processes.ENGINE_ENDS_ON)

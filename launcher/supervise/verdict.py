@@ -12,7 +12,7 @@ from typing import Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, DataError, JobError, SettingsError, StoppedError
 from ipulaunch.configs.runs.directory import RunDirectory, whole_run
-from ipulaunch.configs.runs.last_records import Failed, read_failed, read_stopped
+from ipulaunch.configs.runs.last_records import Failed, asks_to_continue, read_failed, read_stopped
 from ipulaunch.launcher.supervise.blame import Blame, blamed_by_engine, blamed_by_records
 from ipulaunch.launcher.supervise.instance_logs import Unkept
 from ipulaunch.launcher.supervise.stall import Hang
@@ -44,6 +44,7 @@ class Verdict:
     preemptions: int = 0  # with this one
     max_preemptions: int = 0
     was_asked_to_stop: bool = False  # whether or not it did
+    asks_to_continue: bool = False  # a program of the user's own, by itself
 
     @property
     def headline(self) -> str:
@@ -95,6 +96,13 @@ class End:
     def first_exit(self) -> Optional[Blame]:
         """The program of a user that failed first."""
         return None if self.ours else blamed_by_records(self.run, self.plan, self.ended_ns)
+
+    @functools.cached_property
+    def blame(self) -> Optional[Blame]:
+        """The instance that ended first, by the records of programs or the words of the engine."""
+        if self.is_direct:
+            return Blame(0, signal=max(0, -self.code), exit_code=max(0, self.code))
+        return self.first_exit or blamed_by_engine("\n".join(self.engine_lines), self.plan, self.code)
 
     @functools.cached_property
     def missing(self) -> List[int]:
@@ -153,6 +161,20 @@ def _done(end: End) -> Optional[Verdict]:
     return Verdict(0, "done") if is_good and (end.ours or end.stopped_by is None) else None
 
 
+def _to_be_continued(end: End) -> Optional[Verdict]:
+    """The program of a user that ended first asks for another start; after a request to stop, any of them can."""
+    if end.ours:
+        return None
+    instance = asks_to_continue(end.run, end.instances) if end.stopped_by is not None else None
+    if instance is None and end.blame is not None and end.blame.exit_code == StoppedError.exit_code:
+        instance = end.blame.instance
+    if instance is None:
+        return None
+    code = INTERRUPTED if end.stopped_by == signal.SIGINT else StoppedError.exit_code
+    verdict = Verdict(code, "", resume=_how_to_resume(end.run), asks_to_continue=end.stopped_by is None)
+    return end.blaming(verdict, instance, f"asks to be continued: it ended with exit code {StoppedError.exit_code}")
+
+
 def _interrupted(end: End) -> Optional[Verdict]:
     # A scheduler's signal may reach the engine's daemons on other hosts, and end them.
     if end.stopped_by is None or (end.first_error is not None and end.lost_host is None):
@@ -198,10 +220,7 @@ def _unrecorded(end: End) -> Optional[Verdict]:
 
 def _blamed_first(end: End) -> Optional[Verdict]:
     """An instance that left no record of its own, and that another record or the engine names."""
-    if end.is_direct:
-        blame: Optional[Blame] = Blame(0, signal=max(0, -end.code), exit_code=max(0, end.code))
-    else:
-        blame = end.first_exit or blamed_by_engine("\n".join(end.engine_lines), end.plan, end.code)
+    blame = end.blame
     if blame is None:
         return None
     unkept = end.unkept_lines(blame.instance)
@@ -232,6 +251,7 @@ def _engine_failed(end: End) -> Verdict:
 _EXPLANATIONS: Tuple[Callable[[End], Optional[Verdict]], ...] = (
     _stopped,
     _done,
+    _to_be_continued,
     _interrupted,
     _hung,
     _host_lost,
@@ -243,15 +263,24 @@ _EXPLANATIONS: Tuple[Callable[[End], Optional[Verdict]], ...] = (
 
 
 def interrupted(
-    run: RunDirectory, stopped_by: int, what: str = "every instance was ended", *, ours: bool, kept: Optional[int]
+    run: RunDirectory,
+    stopped_by: int,
+    what: str = "every instance was ended",
+    *,
+    ours: bool,
+    kept: Optional[int] = None,
+    goes_on: bool = False,
 ) -> Verdict:
-    """A run that a signal has ended. One that can be started again says so with its exit code, but for Ctrl-C."""
+    """A run that a signal has ended. One that can be started again says so with its exit code, but for Ctrl-C.
+
+    A program `goes_on` only if it was about to be started again: one that was ended may have nothing to go on from.
+    """
     reason = f"interrupted by {signal.Signals(stopped_by).name}: {what}"
     if ours:
-        goes_on = f"started again, it continues from the checkpoint of update {kept}"
+        continues = f"started again, it continues from the checkpoint of update {kept}"
         begins = "there is no checkpoint yet: started again, it starts from the beginning"
-        reason += f"; {begins if kept is None else goes_on}"
-    code = StoppedError.exit_code if ours and stopped_by != signal.SIGINT else INTERRUPTED
+        reason += f"; {begins if kept is None else continues}"
+    code = StoppedError.exit_code if (ours or goes_on) and stopped_by != signal.SIGINT else INTERRUPTED
     return Verdict(code, reason, resume=_how_to_resume(run), was_asked_to_stop=True)
 
 
@@ -266,8 +295,9 @@ def _troubles(hosts: Mapping[str, str]) -> str:
 
 
 def _how_to_resume(run: RunDirectory) -> str:
-    """The command that continues a run, from its start where it has no checkpoint; programs of users have none."""
-    return f"ipulaunch resume {shlex.quote(str(whole_run(run.path)))}" if run.job.exists() else ""
+    """The command that continues a run, from its start where it has no checkpoint."""
+    can_resume = run.job.exists() or run.program.exists()
+    return f"ipulaunch resume {shlex.quote(str(whole_run(run.path)))}" if can_resume else ""
 
 
 def _lost(text: str, plan: Plan) -> Optional[str]:

@@ -38,14 +38,17 @@ def command(run: str, runs_dir: Path, **values: Any) -> None:
 
     It is launched as it was before; options given here replace those of that launch. Without a checkpoint it starts
     from the beginning. With --hosts, --num-instances or another option that says where it runs, a new plan is made; the
-    weight updates stay the same.
+    weight updates stay the same. A program of your own is called again, and knows by itself how to continue.
     """
+    from ipulaunch.launcher.runs.calling_again import call_again, runs_program
     from ipulaunch.launcher.runs.finding import find_run
     from ipulaunch.launcher.runs.resuming import resume
     from ipulaunch.launcher.show.display import make_display
 
     num_instances, verbose = values.pop("num_instances"), verbosity_from(values) > 0
-    code = resume(find_run(run, runs_dir), launch_options_from(values), num_instances, make_display(verbose))
+    path = find_run(run, runs_dir)
+    again = call_again if runs_program(path) else resume
+    code = again(path, launch_options_from(values), num_instances, make_display(verbose))
     click.get_current_context().exit(code)
 
 

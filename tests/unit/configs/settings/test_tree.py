@@ -215,6 +215,7 @@ def test_assignment_of_what_is_no_plain_value_is_text(text: str, tmp_path: Path,
 @pytest.mark.parametrize(
     ("environ", "tree"),
     [
+        pytest.param({"IPULAUNCH_ATTEMPT": "2"}, {}, id="what programs are told"),
         pytest.param(
             {"IPULAUNCH_DATA__N_TRAIN": "64"},
             {"data": {"n_train": Given(64, "IPULAUNCH_DATA__N_TRAIN")}},

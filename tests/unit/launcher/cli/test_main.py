@@ -48,7 +48,7 @@ def test_commands() -> None:
     own = ["", "check", "data", *(f"data {name}" for name in data), "plan", "plan program", "run"]
     own += ["doctor", "doctor program", *(f"doctor {workload}" for workload in WORKLOADS)]
     own += ["bench", "cancel", "logs", "ps", "resume", "status", "submit", "translate"]
-    own += [*(f"submit {workload}" for workload in WORKLOADS)]
+    own += ["submit program", *(f"submit {workload}" for workload in WORKLOADS)]
     own += ["export", *(f"export {workload}" for workload in WORKLOADS)]
     own += ["serve", "request", *(f"request {workload}" for workload in WORKLOADS)]
     workloads = [*WORKLOADS, *(f"plan {workload}" for workload in WORKLOADS)]

@@ -32,6 +32,14 @@ CASES = {
         *("cosmoflow", "--pod", "16", "--scheduler", "slurm", "--data-dir", "/data/$USER/`old`", "--env", "A=$(b) 'c'"),
     ],
     "slurm_container.sh": ["mnist", "--scheduler", "slurm", *IMAGE, *CPUS],
+    "slurm_program.sh": [
+        *("program", "--pod", "16", "--site", "alcf-bow-pod64", "--time", "60", "--requeue", "--grace", "30"),
+        *("--max-restarts", "2", "-v", *VENV, "--", "python3", "my_train.py", "--data=/a b", "--pod", "16"),
+    ],
+    "pbs_program.sh": ["program", "--pod", "16", "--scheduler", "pbs", "--nodes", "2", *CPUS, "./mine"],
+    "kubernetes_program.yaml": [
+        *("program", "--pod", "4", "--scheduler", "kubernetes", "--requeue", *IMAGE, *CPUS, "python3", "$(x) 'y'"),
+    ],
     "pbs_pod16.sh": [
         *("cosmoflow", "--pod", "16", "--scheduler", "pbs", "--account", "ab12", "--partition", "workq", "--requeue"),
         *("--time", "100:00:00", "--mail-user", "me@example.org", "--mail-type", "ALL"),
@@ -57,7 +65,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_golden(name: str, ipulaunch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    words = ["submit", *CASES[name], "--run-dir", "/home/me/runs/first", "--dry-run"]
+    what, *options = CASES[name]
+    words = ["submit", what, "--run-dir", "/home/me/runs/first", "--dry-run", *options]
     code, out, _ = ipulaunch(*words)
     assert code == 0
     assert ipulaunch(*words).out == out

@@ -524,7 +524,7 @@ def test_programs_of_users_may_be_silent(
 
 def test_a_failure_that_is_restarted_does_not_ask_for_a_resume(plain: Display) -> None:
     failed = Verdict(7, "failed first", "localhost", 1, hint="see dmesg", resume="ipulaunch resume a")
-    plain.restarting(failed, Restart(1, 2, 5.0), has_checkpoint=True)
+    plain.restarting(failed, Restart(1, 2, 5.0), "from the newest checkpoint")
     assert _talk(plain).splitlines() == [
         "failed: localhost:1 failed first",
         "hint: see dmesg",

@@ -91,6 +91,18 @@ def test_what_is_started_again(code: int, restarts: int, has_trained: bool, expe
     assert next_restart(Verdict(code, ""), survival, restarts, has_trained) == expected
 
 
+def test_a_program_that_asks_to_be_continued_is_called_again_at_once() -> None:
+    asks, survival = Verdict(75, "", asks_to_continue=True), Survival(max_restarts=2)
+    assert next_restart(asks, survival, 1, True) == Restart(2, 2, 0.0)
+    assert next_restart(asks, survival, 2, True) is None
+
+
+def test_a_program_that_asks_too_often_has_failed(tmp_path: Path) -> None:
+    asks, survival = Verdict(75, "", asks_to_continue=True), Survival(max_restarts=2, max_preemptions=0)
+    verdict = within_preemptions(RunDirectory(tmp_path), asks, survival)
+    assert (verdict.exit_code, next_restart(verdict, survival, 0, True)) == (7, None)
+
+
 @pytest.mark.parametrize(
     ("backoff_s", "in_vain", "wait_s"),
     [

@@ -230,6 +230,31 @@ def test_the_program_that_failed_first_is_named_by_its_record(
         assert f"  | words of {verdict.instance}" in details(verdict)
 
 
+@pytest.mark.parametrize(
+    ("ends", "stopped_by", "expected"),
+    [
+        pytest.param([(2, 1, 0), (1, 75, 0)], None, (75, 1, True), id="first"),
+        pytest.param([(1, 1, 0), (2, 75, 0)], None, (7, 0, False), id="after a failure"),
+        pytest.param([(1, 0, 10), (2, 75, 0)], signal.SIGUSR1, (75, 1, False), id="asked to stop"),
+        pytest.param([(1, 75, 0), (2, 75, 0)], signal.SIGINT, (130, 0, False), id="ctrl-c"),
+        pytest.param([(1, 0, 10), (2, 0, 10)], signal.SIGUSR1, (130, None, False), id="ended by the signal"),
+    ],
+)
+def test_a_program_that_ends_with_75_asks_to_be_continued(
+    ends: List[Tuple[int, int, int]],
+    stopped_by: Optional[int],
+    expected: Tuple[int, Optional[int], bool],
+    run_directory: RunDirectory,
+    plan: Plan,
+) -> None:
+    for instance, end in enumerate(ends):
+        _exited(run_directory, instance, *end)
+    run_directory.program.touch()
+    verdict = _judge(run_directory, plan, 75, ours=False, stopped_by=stopped_by)
+    assert (verdict.exit_code, verdict.instance, verdict.asks_to_continue) == expected
+    assert verdict.resume.startswith("ipulaunch resume")
+
+
 def test_records_of_programs_that_are_none_change_nothing(run_directory: RunDirectory, plan: Plan) -> None:
     for instance, text in enumerate(["{", '{"exit_code": "1"}']):
         run_directory.exited(instance).write_text(text)

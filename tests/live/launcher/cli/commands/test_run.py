@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import pytest
+
+from ipulaunch.configs.runs.directory import RunDirectory
+from ipulaunch.launcher.supervise.endings import read_endings
 
 Run = Callable[..., Any]
 
@@ -78,3 +82,56 @@ def test_a_rehearsed_program_can_ask_popdist_for_its_place(mpirun: str, ipulaunc
     assert code == 7
     assert [(tmp_path / "places" / index).read_text() for index in "01"] == ["0 2 4", "1 2 4"]
     assert "popdist.tensorflow.set_ipu_config() needs IPUs and the Poplar SDK, and this is a rehearsal" in err
+
+
+COMES_BACK = """
+import json, os, pathlib, signal, sys, time
+attempt, index = int(os.environ["IPULAUNCH_ATTEMPT"]), int(os.environ["OMPI_COMM_WORLD_RANK"])
+run = pathlib.Path("mine")
+def await_file(path):
+    for _ in range(30000):
+        if path.exists():
+            return
+        time.sleep(0.02)
+def stop(number, frame):
+    if index:  # mpirun would end it now, if the first had left
+        await_file(run / "instance-000" / "exited.json")
+    pathlib.Path(f"saved-{attempt}-{index}").touch()
+    sys.exit(75)
+if attempt == 1:
+    sys.exit(3 * index)
+if attempt == 2 and index == 0:
+    sys.exit(75)
+if attempt < 4:
+    signal.signal(signal.SIGUSR1 if attempt == 3 else signal.SIGTERM, stop)
+    pathlib.Path(f"ready-{attempt}-{index}").touch()
+    if attempt == 3 and index == 0:
+        await_file(pathlib.Path("ready-3-1"))
+        os.kill(json.loads((run / "launcher.json").read_text())["pid"], signal.SIGUSR1)
+    for _ in range(3000):
+        time.sleep(0.2)
+"""
+
+
+def test_a_program_is_restarted_stopped_and_resumed(
+    mpirun: str, own_environment: Dict[str, str], tmp_path: Path
+) -> None:
+    """It fails, asks to be continued, gets a signal and asks again, and does the rest when it is resumed."""
+    (tmp_path / "f.py").write_text(COMES_BACK)
+    where = ("--pod", "4", "--num-instances", "2", "--oversubscribe", "--engine", "openmpi", "--allow-run-as-root")
+    again = ("--max-restarts", "2", "--restart-backoff", "0", "--run-dir", "mine")
+    call = [sys.executable, "-m", "ipulaunch.launcher"]
+
+    def ipulaunch(*words: str) -> Tuple[int, str]:
+        ended = subprocess.run([*call, *words], env=own_environment, cwd=tmp_path, capture_output=True, text=True)
+        return ended.returncode, ended.stderr
+
+    code, err = ipulaunch("run", *where, *again, "--", sys.executable, "f.py")
+    assert code == 75, err
+    assert "1 failed first: it ended with exit code 3" in err
+    assert "restart 1 of 2, with IPULAUNCH_ATTEMPT=2" in err.replace(" now,", ",")
+    assert "SIGUSR1: passed on to the program" in err
+    assert [(tmp_path / f"saved-3-{index}").exists() for index in range(2)] == [True, True]
+    assert [ending.exit_code for ending in read_endings(RunDirectory(tmp_path / "mine"))] == [7, 75, 75]
+    assert ipulaunch("resume", "mine")[0] == 0
+    assert "there is nothing to resume" in ipulaunch("resume", "mine")[1]
