@@ -20,6 +20,7 @@ from ipulaunch.launcher.show.display import MOST_ROWS, Display
 from ipulaunch.launcher.supervise.progress import TRAINING, Recorded, RunProgress
 
 _BETWEEN = " · "
+_CTRL_C = "^C"  # what a terminal writes behind the picture; a line that it breaks would stay when the picture goes
 _WIDE = 72  # columns that a row for each instance needs
 
 
@@ -91,10 +92,11 @@ class LiveDisplay(Display):
 
 
 def fill(parts: Sequence[str], width: int) -> str:
-    """The parts in lines of at most this width. Lines break between parts, and inside of one only if it is longer."""
+    """The parts in lines that fit this width. Lines break between parts, and inside of one only if it is longer."""
     lines: List[str] = []
-    for part in itertools.chain.from_iterable(textwrap.wrap(text, max(1, width - 1)) for text in parts):
-        if lines and len(lines[-1]) + len(_BETWEEN) + len(part) < width:
+    most = max(1, width - 1 - len(_CTRL_C))
+    for part in itertools.chain.from_iterable(textwrap.wrap(text, most) for text in parts):
+        if lines and len(lines[-1]) + len(_BETWEEN) + len(part) <= most:
             lines[-1] += _BETWEEN + part
         else:
             lines.append(part)
