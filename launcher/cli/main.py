@@ -15,6 +15,7 @@ from ipulaunch.launcher.cli.groups import NearMissGroup
 # Name of the command, the module that has it, and its line in the help.
 _COMMANDS: Dict[str, Tuple[str, str]] = {
     "plan": ("plan", "Show the plan for a workload: numbers, reasons, picture."),
+    "capacity": ("capacity", "Show whether the hosts keep the IPUs busy, and what would help."),
     "export": ("export", "Export a model for servers, with the weights of a training."),
     "resume": ("resume", "Continue a run from its newest checkpoint."),
     "run": ("run", "Launch a PopDist program of your own."),

@@ -56,6 +56,10 @@ def launch_planned(
     elif settings.data.is_unnamed:
         text = f"{workload} needs its images, and the command names none: give {settings.data.option}"
         solution = solution._replace(messages=(*solution.messages, warning(text)))
+    if settings.data.has_images and not (settings.data.is_synthetic or engine.is_rehearsal):
+        from ipulaunch.launcher.launch.capacity_check import starving  # other launches do without
+
+        solution = solution._replace(messages=(*solution.messages, *starving(workload, settings, solution.plan)))
     worker = engine.worker(workload, options)
     if run_dir is not None:  # which has the plan and the job
         worker = [*worker, "--run-dir", str(run_dir)]

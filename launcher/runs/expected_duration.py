@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from ipulaunch.configs.errors import IpulaunchError
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory, records_of
@@ -15,15 +15,17 @@ from ipulaunch.configs.text import counted, duration
 from ipulaunch.launcher.launch.earlier_runs import all_runs, modified
 from ipulaunch.launcher.launch.launch import Launch
 from ipulaunch.launcher.runs.run_files import read_summary
-from ipulaunch.topology import Plan
-from ipulaunch.topology.planning.plan import from_json
+from ipulaunch.topology.planning.plan import Plan, from_json
 from ipulaunch.topology.planning.solver import Fact, Solution
 
 _MOST = 20  # runs that are looked at
 
 
 def expected_duration(job: Job, plan: Plan, runs_dir: Path) -> List[Fact]:
-    """A fact about the job, if a run here tells it: the same job on as many instances, perhaps for other epochs."""
+    """Facts about the job, if a run here tells them: the same job on as many instances, perhaps for other epochs.
+
+    On IPUs, energy follows from the duration.
+    """
     if not job.settings.training.training or job.settings.training.resume is not None:
         return []
     try:
@@ -31,7 +33,15 @@ def expected_duration(job: Job, plan: Plan, runs_dir: Path) -> List[Fact]:
     except IpulaunchError:  # only others may look there
         return []
     found = (_told_by(path, job, plan) for path in runs)
-    return next(([Fact("duration", text)] for text in found if text), [])
+    told = next(filter(None, found), None)
+    if told is None:
+        return []
+    seconds, text = told
+    if job.is_rehearsal:
+        return [Fact("duration", text)]
+    from ipulaunch.topology.capacity.energy import energy_in  # most plans know no duration
+
+    return [Fact("duration", text), Fact("energy", energy_in(seconds, plan).text, in_plan_only=True)]
 
 
 def with_expected_duration(launch: Launch, runs_dir: Path) -> Launch:
@@ -47,7 +57,7 @@ def solution_with_duration(solution: Solution, workload: str, backend: str, sett
     return solution._replace(training=(*solution.training, *found))
 
 
-def _told_by(path: Path, job: Job, plan: Plan) -> Optional[str]:
+def _told_by(path: Path, job: Job, plan: Plan) -> Optional[Tuple[float, str]]:
     run = records_of(path)
     if run.attempts.exists() or not _is_like(run, job, plan):  # of several attempts, the last tells a part
         return None
@@ -66,7 +76,7 @@ def _told_by(path: Path, job: Job, plan: Plan) -> Optional[str]:
     if not 0 < expected_s < float("inf"):
         return None
     epochs = "" if now == before else f" for {counted(before, 'epoch')}"
-    return f"about {duration(expected_s)}: {path.name} took {duration(took_s)}{epochs}"
+    return expected_s, f"about {duration(expected_s)}: {path.name} took {duration(took_s)}{epochs}"
 
 
 def _is_like(run: RunDirectory, job: Job, plan: Plan) -> bool:

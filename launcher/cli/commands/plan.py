@@ -19,7 +19,7 @@ from ipulaunch.launcher.cli.options import (
 )
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import choose_engine
-from ipulaunch.launcher.launch.memory_check import check_memory
+from ipulaunch.launcher.launch.capacity_check import check_ipus
 from ipulaunch.launcher.launch.planning import PROGRAM, hosts_of_pod
 from ipulaunch.launcher.launch.program_planning import plan_program
 from ipulaunch.launcher.launch.workload_planning import plan_workload
@@ -87,7 +87,7 @@ def _plan_workload(workload: str) -> click.Command:
         from ipulaunch.launcher.runs.expected_duration import solution_with_duration  # a suggestion does without
 
         solution = solution_with_duration(solution, workload, engine.backend, resolved.settings)
-        check = None if engine.is_rehearsal else check_memory(resolved.settings, solution.plan)
+        check = None if engine.is_rehearsal else check_ipus(workload, resolved.settings, solution.plan)
         if check is not None:
             training, messages = (*solution.training, check.fact), (*solution.messages, *check.messages)
             solution = solution._replace(training=training, messages=messages)

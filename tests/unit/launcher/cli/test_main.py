@@ -50,6 +50,7 @@ def test_commands() -> None:
     own += ["bench", "cancel", "logs", "ps", "resume", "status", "submit", "translate"]
     own += ["submit program", *(f"submit {workload}" for workload in WORKLOADS)]
     own += ["export", *(f"export {workload}" for workload in WORKLOADS)]
+    own += ["capacity", *(f"capacity {workload}" for workload in WORKLOADS)]
     own += ["serve", "request", *(f"request {workload}" for workload in WORKLOADS)]
     workloads = [*WORKLOADS, *(f"plan {workload}" for workload in WORKLOADS)]
     assert sorted(map(" ".join, COMMANDS)) == sorted(own + workloads)

@@ -75,3 +75,11 @@ def test_the_newest_tells(ran: Any, tmp_path: Path, make_plan: Callable[..., Pla
 
 def test_without_runs_nothing_is_told(tmp_path: Path, make_plan: Callable[..., Plan]) -> None:
     assert expected_duration(job_of(), make_plan(4, 2), tmp_path / "none") == []
+
+
+def test_on_ipus_the_duration_tells_the_energy(ran: Any, tmp_path: Path, make_plan: Callable[..., Plan]) -> None:
+    job = job_of(backend="ipu")
+    ran("mine", job)
+    duration, energy = expected_duration(job, make_plan(4, 2), tmp_path)
+    assert (duration.text, energy.name, energy.in_plan_only) == ("about 60 s: mine took 60 s", "energy", True)
+    assert energy.text.startswith("0.0667 IPU-hours, about 0.025 kWh (estimate: 1 x 1.5 kW")
