@@ -11,7 +11,7 @@ from typing import Any, Dict
 from ipulaunch.configs.errors import DataError, NotReadyError, UsageError, near_miss
 from ipulaunch.data_pipeline.reported import reported, settle
 
-TASKS = ("make_cosmoflow", "make_images", "index", "verify", "build_imagenet", "audit", "bench")
+TASKS = ("make_cosmoflow", "make_images", "index", "verify", "build_imagenet", "audit", "bench", "capacity")
 
 
 def main() -> int:

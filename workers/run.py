@@ -11,6 +11,7 @@ from ipulaunch.configs.runs.events import PREPARING, Loading, TimeToTrain
 from ipulaunch.data_pipeline.sources.record_sources import reading_warnings
 from ipulaunch.data_pipeline.sources.selection import make_sources
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
+from ipulaunch.topology.capacity.energy import energy_in
 from ipulaunch.workers.feeds import count_skipped_records
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.state.curves import draw_curves
@@ -22,6 +23,7 @@ from ipulaunch.workers.validate import validate
 
 def run_instance(instance: Instance) -> Dict[str, Any]:
     """Train, validate, or both. Returns the summary of the run as instance 0 has it, on every instance."""
+    start = time.perf_counter()
     sources = make_sources(
         instance.job,
         instance.plan,
@@ -38,6 +40,8 @@ def run_instance(instance: Instance) -> Dict[str, Any]:
             summary = _train_and_validate(instance, sources, history)
         summary["preparation"] = {split: source.preparation for split, source in sources.items() if source.preparation}
         summary.update(count_skipped_records(instance, *sources.values()))
+        if not (instance.job.is_rehearsal or instance.settings.device.compile_only):
+            summary["energy"] = energy_in(time.perf_counter() - start, instance.plan).as_data()
         # Instance 0 alone knows the checkpoints, and clocks differ.
         text = instance.backend.collective.first(json.dumps(summary, indent=1))
         agreed: Dict[str, Any] = json.loads(text)

@@ -77,7 +77,7 @@ def capacity_data(capacity: Capacity) -> Dict[str, Any]:
     }
 
 
-def limits_of(options: LaunchOptions, plan: Plan) -> Limits:
+def limits_of(options: LaunchOptions, plan: Plan, uses_isal: Optional[bool] = None) -> Limits:
     """How far the machines of a plan can be changed."""
     system = system_of(options._replace(ipus=options.ipus or plan.ipus), read_catalogue())
-    return Limits(system.max_hosts or max(len(plan.hosts), plan.ipus // _IPUS_PER_HOST))
+    return Limits(system.max_hosts or max(len(plan.hosts), plan.ipus // _IPUS_PER_HOST), uses_isal)

@@ -93,7 +93,7 @@ def _improvements(capacity: Capacity) -> List[str]:
         flow = each.chain.flow
         verdict = _VERDICTS[each.chain.verdict]
         start = f"  {_short(flow)}"
-        lines.append(_wrapped(each.change + (f" ({verdict})" if verdict else ""), f"{start:<{_NAME_COLUMNS}}"))
+        lines.append(_wrapped(each.change + (f" ({verdict})" if verdict else ""), f"{start:<{_NAME_COLUMNS + 2}}"))
     return lines
 
 

@@ -180,6 +180,8 @@ class Display:
         waiting = waiting_text(longest_wait(times_in(summary)))
         if waiting:
             self.row("time", waiting)
+        if "energy" in summary:
+            self.row("energy", str(summary["energy"]["text"]))
         if "compiled" in summary:
             self.row("compiled", " and ".join(summary["compiled"]))
             return

@@ -25,7 +25,7 @@ class Energy(NamedTuple):
         """The estimate as plain data."""
         parts = {"ipu_hours": self.ipu_hours, "kwh": self.kwh}
         found: Dict[str, Any] = {name: {"low": each.low, "high": each.high} for name, each in parts.items()}
-        return {**found, "source": self.source, "is_estimate": True}
+        return {**found, "source": self.source, "text": self.text, "is_estimate": True}
 
 
 def energy_of(system: str, ipus: int, hours: Range) -> Energy:

@@ -29,6 +29,8 @@ from ipulaunch.launcher.show.live_display import LiveDisplay, fill
 from ipulaunch.launcher.supervise.endings import Restart
 from ipulaunch.launcher.supervise.progress import Follower, Recorded, RunProgress
 from ipulaunch.launcher.supervise.verdict import Verdict
+from ipulaunch.topology.capacity.energy import energy_of
+from ipulaunch.topology.capacity.ranges import exactly
 from ipulaunch.topology.planning.solver import Fact
 
 MakeLaunch = Callable[..., Launch]
@@ -270,6 +272,15 @@ def test_end_of_a_good_run(plain: Display, clock: Clock, run_directory: RunDirec
         "checkpoint checkpoints/16",
         "run run",
     ]
+
+
+def test_end_of_a_run_on_ipus_has_its_energy(plain: Display, run_directory: RunDirectory) -> None:
+    energy = energy_of("bow-pod16", 16, exactly(0.5)).as_data()
+    plain.conclude(Verdict(0, "done"), run_directory, {**SUMMARY, "energy": energy})
+    [line] = [line for line in _talk(plain).splitlines() if line.startswith("  energy")]
+    assert line.split(maxsplit=1)[1] == (
+        "8 IPU-hours, about 2.5 kWh (estimate: 4 x 1.25 kW (Bow-2000, average), without hosts)"
+    )
 
 
 def test_end_of_a_failed_run(plain: Display, clock: Clock, run_directory: RunDirectory) -> None:
