@@ -15,8 +15,8 @@ from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.messages import warning
 from ipulaunch.configs.runs.directory import RUNS, RunDirectory
 from ipulaunch.launcher.cli.options import server_options
-from ipulaunch.launcher.serving.model_server import find_model_server
 from ipulaunch.launcher.serving.address import Address, require_free
+from ipulaunch.launcher.serving.model_server import find_model_server
 from ipulaunch.launcher.serving.served import ExportFailed, Served, exported, served_directory
 from ipulaunch.launcher.serving.servers import LOOPBACK, TIMEOUT_S, ready_line, started
 from ipulaunch.launcher.show.messages import show_messages

@@ -24,7 +24,7 @@ def test_a_port_that_is_taken_is_named_with_its_option() -> None:
         with pytest.raises(NotReadyError, match=f"port {port} of 127.0.0.1 cannot be used") as found:
             require_free(Address("127.0.0.1", 0, port))
         assert "--rest-port" in str(found.value.hint)
-        with pytest.raises(NotReadyError, match="of 0.0.0.0 cannot be used"):
+        with pytest.raises(NotReadyError, match=r"of 0\.0\.0\.0 cannot be used"):
             require_free(Address("0.0.0.0", port, 0))
 
 
