@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from ipulaunch.data_pipeline.parallel import cores
+from ipulaunch.workers.models.variables import read_variable
 
 
 class InputWait:
@@ -24,7 +25,7 @@ class InputWait:
     @property
     def seconds(self) -> float:
         """In all updates so far."""
-        return float(self.total.numpy())
+        return float(read_variable(self.total))
 
     def next(self, stream: Any) -> Any:
         """The next element, in the graph of an update; whatever takes it starts when its time is taken."""

@@ -47,7 +47,7 @@ def test_commands() -> None:
     data += [f"make {name}" for name in ("cifar10", "cifar100", "cosmoflow", "imagenet", "mnist")]
     own = ["", "check", "data", *(f"data {name}" for name in data), "plan", "plan program", "run"]
     own += ["doctor", "doctor program", *(f"doctor {workload}" for workload in WORKLOADS)]
-    own += ["bench", "cancel", "logs", "ps", "resume", "status", "submit", "translate"]
+    own += ["bench", "cancel", "compare", "logs", "ps", "report", "resume", "status", "submit", "translate"]
     own += ["submit program", *(f"submit {workload}" for workload in WORKLOADS)]
     own += ["export", *(f"export {workload}" for workload in WORKLOADS)]
     own += ["capacity", *(f"capacity {workload}" for workload in WORKLOADS)]
@@ -113,7 +113,7 @@ def test_version(ipulaunch: Run) -> None:
     [
         pytest.param(("cosmoflw",), "did you mean cosmoflow?", id="workload"),
         pytest.param(("chekc",), "did you mean check?", id="command"),
-        pytest.param(("xyzzy",), "known: bench, cancel, check, cifar10, cifar100, cosmoflow, ", id="nothing-near"),
+        pytest.param(("xyzzy",), "known: bench, cancel, capacity, check, cifar10, ", id="nothing-near"),
         pytest.param(("plan", "cosmoflw"), "did you mean cosmoflow?", id="workload-of-plan"),
         pytest.param(("cosmoflow", "--pods", "16"), "--pod", id="option"),
         pytest.param(("cosmoflow", "--n-trian", "16"), "--n-train", id="setting"),
