@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from errno import EADDRNOTAVAIL
 from typing import NamedTuple
 
 from ipulaunch.configs.errors import NotReadyError
@@ -27,10 +28,12 @@ def require_free(address: Address) -> None:
             _bind(address.host, port)
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise NotReadyError(
-                f"port {port} of {address.host} cannot be used: {reason}",
-                hint=f"another server may use it; choose another with {option}",
-            ) from error
+            if not isinstance(error, OSError) or isinstance(error, socket.gaierror) or error.errno == EADDRNOTAVAIL:
+                text, hint = f"this machine has no address {address.host}", "give --host one of its addresses"
+            else:
+                text = f"port {port} of {address.host} cannot be used"
+                hint = f"another server may use it; choose another with {option}"
+            raise NotReadyError(f"{text}: {reason}", hint=hint) from error
 
 
 def _bind(host: str, port: int) -> None:

@@ -70,5 +70,6 @@ def _description(served: Served) -> Dict[str, Any]:
 def ready_line(event: Dict[str, Any]) -> str:
     """Which server answers, and where."""
     whose = "ipulaunch's own server" if event["server"] == "own" else event["server"]
-    rest = f"http://{event['host']}:{event['rest_port']}/v1/models/{event['model']}"
-    return f"serving {event['model']} with {whose}: gRPC on {event['host']}:{event['port']}, REST on {rest}"
+    host = f"[{event['host']}]" if ":" in event["host"] else event["host"]
+    rest = f"http://{host}:{event['rest_port']}/v1/models/{event['model']}"
+    return f"serving {event['model']} with {whose}: gRPC on {host}:{event['port']}, REST on {rest}"

@@ -40,7 +40,7 @@ class GrpcServer:
 
     async def start(self, host: str, port: int) -> int:
         """The port that it answers on; 0 asks for any that is free."""
-        bound: int = self._server.add_insecure_port(f"{host}:{port}")
+        bound: int = self._server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         if not bound:
             raise OSError(f"{host}:{port}")
         await self._server.start()

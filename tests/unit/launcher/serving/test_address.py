@@ -28,6 +28,12 @@ def test_a_port_that_is_taken_is_named_with_its_option() -> None:
             require_free(Address("0.0.0.0", port, 0))
 
 
+def test_a_host_that_is_not_here_is_named_as_such() -> None:
+    with pytest.raises(NotReadyError, match="this machine has no address 192.0.2.1") as found:
+        require_free(Address("192.0.2.1", 0, 0))  # an address for documents
+    assert "--host" in str(found.value.hint)
+
+
 def test_one_port_cannot_have_both_protocols() -> None:
     with pytest.raises(NotReadyError, match="cannot share port 8500"):
         require_free(Address("127.0.0.1", 8500, 8500))
