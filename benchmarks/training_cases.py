@@ -198,7 +198,7 @@ def recording(setup: Setup) -> Dict[str, float]:
 def _cost_of_asking(element: Any, ask: Any) -> float:
     """The processor time of taking a micro-batch out of a stream that always has one."""
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator, unused-ignore]
     def take(stream: Any) -> Any:
         total = tf.constant(0)
         for _ in tf.range(RECORDED):
