@@ -15,7 +15,7 @@ from ipulaunch.configs.errors import IpulaunchError, StoppedError, UsageError
 from ipulaunch.configs.runs.job import Job, set_options, to_yaml
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.launcher.cli.data_tasks import follow, make_progress
-from ipulaunch.launcher.serving.address import Address, require_free
+from ipulaunch.launcher.serving.address import Address, require_free, takes_connections
 from ipulaunch.launcher.serving.model_server import find_model_server
 from ipulaunch.launcher.serving.process import ServerProcess
 from ipulaunch.launcher.serving.served import ExportFailed, exported
@@ -92,7 +92,7 @@ def _measure_export(resolved: Resolved, options: MeasurementOptions) -> Dict[str
             try:
                 measured = _send(f"{LOOPBACK}:{ready['port']}", served.name, options, samples)
             except IpulaunchError:
-                _blame(server)
+                _blame(server, ready["port"])
                 raise
     return {"server": ready["server"], "model": served.name, **measured}
 
@@ -133,7 +133,7 @@ def _task(task: str, options: Dict[str, Any]) -> Dict[str, Any]:
     return follow(argv, options, make_progress(sys.stderr)).result
 
 
-def _blame(server: ServerProcess) -> None:
+def _blame(server: ServerProcess, port: int) -> None:
     """Raise the server's own end, if it has ended: its senders only see that it does not answer."""
-    if server.has_ended(_END_S):
+    if server.has_ended(0.0 if takes_connections(LOOPBACK, port) else _END_S):
         server.require_living()

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from ipulaunch.configs.errors import NotReadyError
 
+_CONNECT_S = 1.0  # for a connection on this machine
+
 
 class Address(NamedTuple):
     """A host, and a port for each protocol; 0 stands for any that is free."""
@@ -34,6 +36,15 @@ def require_free(address: Address) -> None:
                 text = f"port {port} of {address.host} cannot be used"
                 hint = f"another server may use it; choose another with {option}"
             raise NotReadyError(f"{text}: {reason}", hint=hint) from error
+
+
+def takes_connections(host: str, port: int) -> bool:
+    """Whether a server is there; one that ends refuses them before its process is gone."""
+    try:
+        socket.create_connection((host, port), _CONNECT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def _bind(host: str, port: int) -> None:

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from ipulaunch.configs.errors import NotReadyError
-from ipulaunch.launcher.serving.address import Address, require_free
+from ipulaunch.launcher.serving.address import Address, require_free, takes_connections
 
 
 def test_free_ports_and_any_ports_are_fine() -> None:
@@ -32,6 +32,15 @@ def test_a_host_that_is_not_here_is_named_as_such() -> None:
     with pytest.raises(NotReadyError, match="this machine has no address 192.0.2.1") as found:
         require_free(Address("192.0.2.1", 0, 0))  # an address for documents
     assert "--host" in str(found.value.hint)
+
+
+def test_connections_are_refused_once_a_server_is_gone() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert takes_connections("127.0.0.1", port)
+    assert not takes_connections("127.0.0.1", port)
 
 
 def test_one_port_cannot_have_both_protocols() -> None:
