@@ -69,16 +69,18 @@ def command(
                 raise UsageError(f"{model_server.name} cannot take a free port by itself", hint=f"give {flag} a number")
     address = Address(host or LOOPBACK, port, rest_port)
     require_free(address)
+    end = "ended before the model was served"
     with StopSignals() as stopping:
         try:
             with stopping.interrupting(), _source(model, model_name) as served:
                 say = _printer(as_json)
                 with started(served, address, model_server, say, timeout) as server:
+                    end = "the server has ended, and has answered every request that was in"
                     server.follow(say)
         except ExportFailed as error:
             click.get_current_context().exit(error.code)
         except KeyboardInterrupt:
-            click.echo("the server has ended, and has answered every request that was in", err=True)
+            click.echo(end, err=True)
             if stopping.first == signal.SIGINT:
                 raise
 
