@@ -23,7 +23,6 @@ from ipulaunch.launcher.supervise.verdict import End, Verdict, judge
 def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: StopSignals) -> Tuple[Verdict, int]:
     """Start all instances once, and wait until none is left: the verdict, and the update that was reached."""
     plan, is_ours = launch.solution.plan, launch.job is not None
-    is_direct = not launch.engine.tags_output
     follower = Follower(run, plan.instances)
     survival = launch.survival
 
@@ -75,7 +74,6 @@ def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: St
         is_hung=lambda: is_ours and watch.verdict() is not None,
         is_leaving=lambda: not is_ours and follower.asks_to_continue(),
         removes_files=is_ours and plan.is_on_this_host,
-        takes_term=not is_ours and is_direct,
     )
     environ = without_secrets(os.environ, [text.partition("=")[0] for text in launch.options.env])
     display.begin()
@@ -96,7 +94,7 @@ def run_attempt(launch: Launch, run: RunDirectory, display: Display, signals: St
         ended_ns=supervisor.ended_ns,
         kept=newest_update(run, launch.job) if launch.job else None,
         ask_hosts=ask_hosts,
-        is_direct=is_direct,
+        is_direct=not launch.engine.tags_output,
     )
     return judge(end), follower.progress.update
 

@@ -34,23 +34,18 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def _become_program() -> None:
-    """For a child to call before it becomes the engine, or the only instance: INT ends it, ours or for our death."""
-    signal.signal(ENGINE_ENDS_ON, signal.SIG_DFL)  # shells let their background jobs ignore INT
-    _libc.prctl(_PR_SET_PDEATHSIG, ENGINE_ENDS_ON, 0, 0, 0)
-
-
 def _become_engine() -> None:
-    """The same for an engine that TERM does not reach.
+    """For the engine to call before it becomes its program: INT ends it, ours or for our death; TERM does not reach it.
 
     Schedulers that track jobs by cgroups send TERM to every process of a job. mpirun would end the instances before
     they have written their checkpoint; it never unblocks TERM for itself, and always for the instances.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    _become_program()
+    signal.signal(ENGINE_ENDS_ON, signal.SIG_DFL)  # shells let their background jobs ignore INT
+    _libc.prctl(_PR_SET_PDEATHSIG, ENGINE_ENDS_ON, 0, 0, 0)
 
 
-def start(argv: Sequence[str], env: Mapping[str, str], *, takes_term: bool = False) -> subprocess.Popen[bytes]:
+def start(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start an engine in its own session, with one pipe for all of its output. It is ended if we die."""
     return subprocess.Popen(
         list(argv),
@@ -59,7 +54,7 @@ def start(argv: Sequence[str], env: Mapping[str, str], *, takes_term: bool = Fal
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=_become_program if takes_term else _become_engine,
+        preexec_fn=_become_engine,
     )
 
 
@@ -102,18 +97,14 @@ def wake() -> bool:
     return bool(stopped)
 
 
-def pass_on(number: int, engine: int, *, is_direct: bool) -> bool:
-    """Send a signal to the process groups of the instances here, as a terminal would; whether there is one.
-
-    An engine that is_direct is the only instance itself.
-    """
+def pass_on(number: int, engine: int) -> bool:
+    """Send a signal to the process groups of the instances here, as a terminal would; whether there is one."""
     groups = set()
-    for pid in [engine] if is_direct else descendants():
-        if is_direct or _rank(pid) is not None:
+    for pid in descendants():
+        if _rank(pid) is not None:
             with contextlib.suppress(ProcessLookupError):
                 groups.add(os.getpgid(pid))
-    if not is_direct:
-        groups.discard(engine)  # where we run under MPI ourselves, the engine looks like an instance
+    groups.discard(engine)  # where we run under MPI ourselves, the engine looks like an instance
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)

@@ -35,7 +35,7 @@ class Supervisor:
 
     `ask_to_stop(signal)` is called for the first signal, and for TERM if `is_leaving()`: an instance asks to be
     continued. It returns the seconds to wait for the run to end by itself. A run that `is_hung()` is ended.
-    `removes_files` also removes temporary files of instances. A command that `takes_term` is the only instance itself.
+    `removes_files` also removes temporary files of instances.
     """
 
     def __init__(
@@ -48,11 +48,10 @@ class Supervisor:
         is_hung: Callable[[], bool] = lambda: False,
         is_leaving: Callable[[], bool] = lambda: False,
         removes_files: bool = False,
-        takes_term: bool = False,
     ) -> None:
         self.look, self.signals, self.clock = look, signals, clock
         self.ask_to_stop, self.is_hung, self.is_leaving = ask_to_stop, is_hung, is_leaving
-        self.removes_files, self.takes_term = removes_files, takes_term
+        self.removes_files = removes_files
         self.engine: Optional[int] = None  # the process, while it lives
         self.ended_ns: Optional[int] = None  # when we began to end the run
         self.segments: Dict[int, Set[Path]] = {}  # shared memory by the process that has it
@@ -67,14 +66,14 @@ class Supervisor:
 
     def pass_on(self, number: int) -> bool:
         """Send a signal to the instances on this machine; whether there is one."""
-        return self.engine is not None and processes.pass_on(number, self.engine, is_direct=self.takes_term)
+        return self.engine is not None and processes.pass_on(number, self.engine)
 
     def _run(self, argv: Sequence[str], environ: Mapping[str, str], logs: InstanceLogs) -> int:
         processes.adopt_orphans()
         process: Optional[subprocess.Popen[bytes]] = None
         try:
             try:
-                process = processes.start(argv, environ, takes_term=self.takes_term)
+                process = processes.start(argv, environ)
             except OSError as error:
                 raise NotReadyError(f"{argv[0]} does not start: {error}") from error
             self.engine = process.pid
