@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Dict
 
 import tensorflow as tf
 
@@ -13,6 +13,7 @@ from ipulaunch.configs.runs.events import Times, WarningEvent
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.data_pipeline.sources.normalise import as_sent
 from ipulaunch.topology import Batch
+from ipulaunch.topology.capacity.energy import energy_in
 from ipulaunch.topology.planning.plan import Plan
 from ipulaunch.workers.backends.interface import Backend
 from ipulaunch.workers.lifecycle.records import Records
@@ -44,6 +45,12 @@ class Instance:
     def writes(self) -> bool:
         """Whether it writes what belongs to the run as a whole."""
         return self.index == 0
+
+    def costs(self, seconds: float) -> Dict[str, Any]:
+        """What the summary of a run says about the energy of its IPUs; nothing where it has attached none."""
+        if self.job.is_rehearsal or self.settings.device.compile_only:
+            return {}
+        return {"energy": energy_in(seconds, self.plan).as_data()}
 
     def warn(self, message: str) -> None:
         """Record a warning."""

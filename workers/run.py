@@ -11,7 +11,6 @@ from ipulaunch.configs.runs.events import PREPARING, Loading, TimeToTrain
 from ipulaunch.data_pipeline.sources.record_sources import reading_warnings
 from ipulaunch.data_pipeline.sources.selection import make_sources
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
-from ipulaunch.topology.capacity.energy import energy_in
 from ipulaunch.workers.feeds import count_skipped_records
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.state.curves import draw_curves
@@ -40,8 +39,7 @@ def run_instance(instance: Instance) -> Dict[str, Any]:
             summary = _train_and_validate(instance, sources, history)
         summary["preparation"] = {split: source.preparation for split, source in sources.items() if source.preparation}
         summary.update(count_skipped_records(instance, *sources.values()))
-        if not (instance.job.is_rehearsal or instance.settings.device.compile_only):
-            summary["energy"] = energy_in(time.perf_counter() - start, instance.plan).as_data()
+        summary.update(instance.costs(time.perf_counter() - start))
         # Instance 0 alone knows the checkpoints, and clocks differ.
         text = instance.backend.collective.first(json.dumps(summary, indent=1))
         agreed: Dict[str, Any] = json.loads(text)

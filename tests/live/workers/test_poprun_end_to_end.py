@@ -116,7 +116,9 @@ def test_two_instances_train_as_the_cpus_do(
     for instance in range(2):
         assert json.loads((run / f"instance-00{instance}" / "done.json").read_text())["updates"] == 4
         assert without_sums(read_calls(tmp_path / "calls.jsonl", instance)) == expected_calls(sdk)
-    assert len(json.loads((run / "summary.json").read_text())["samples_per_s_by_instance"]) == 2
+    summary = json.loads((run / "summary.json").read_text())
+    assert len(summary["samples_per_s_by_instance"]) == 2 and summary["energy"]["ipu_hours"]["low"] > 0
+    assert "  energy " in done.stderr
 
     found, expected = read_training(run), read_training(one_and_many / "tiny-of-4-replicas-1")
     assert len(found.state) == len(expected.state)

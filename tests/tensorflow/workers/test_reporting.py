@@ -138,6 +138,13 @@ def test_a_training_that_is_not_shuffled_takes_the_order_of_the_files(instance_i
         assert sorted(row[4] for row in taken if row[0] == epoch and row[1] == 2 * epoch) == list(range(8))
 
 
+def test_only_a_run_on_ipus_costs_ipu_hours(instance_in: Make, tmp_path: Path) -> None:
+    instance = instance_in(tmp_path, with_options())
+    on_ipus = dataclasses.replace(instance, job=instance.job._replace(backend="ipu"))
+    hours = on_ipus.costs(7200.0)["energy"]["ipu_hours"]
+    assert (instance.costs(7200.0), hours) == ({}, dict.fromkeys(("low", "high"), 2.0 * instance.plan.ipus))
+
+
 def test_checkpoints_are_removed_once_they_are_validated(instance_in: Make, tmp_path: Path) -> None:
     summary = run_instance(instance_in(tmp_path, with_options(clean_dir=True)))
     assert not (tmp_path / "checkpoints").exists()
