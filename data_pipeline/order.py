@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Tuple
+from typing import Any, List, NamedTuple, Tuple
 
 import numpy as np
 
+from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology import Batch
+from ipulaunch.topology.planning.plan import Plan
 
 _MIXED_AT_ONCE = 1 << 20  # samples, unless a window has more; bounds the memory
 
@@ -18,6 +20,19 @@ class Shuffle(NamedTuple):
     block: int = 1  # neighbouring samples that stay together, so that disks read in long runs; 1: none
     window: int = 1  # blocks whose samples are mixed with each other
     is_on: bool = True  # if not, every epoch has the order of the files
+    shares: int = 1  # of the samples, one for each host: its replicas take no others
+
+
+def shuffle_of(settings: WorkloadSettings, plan: Plan) -> Shuffle:
+    """The order in which a training takes its samples."""
+    data = settings.data
+    shares = len(plan.hosts) if data.stage_shard else 1
+    return Shuffle(settings.training.seed, data.shuffle_block, data.shuffle_window, data.shuffle, shares)
+
+
+def share_of(samples: int, shares: int, number: int) -> range:
+    """The samples of one share: neighbours, and as many as in the others or one more."""
+    return range(number * samples // shares, (number + 1) * samples // shares)
 
 
 def id_type(most: int) -> Any:
@@ -30,8 +45,10 @@ def order_type(samples: int, shuffle: Shuffle) -> Any:
     return id_type(samples + shuffle.block)
 
 
-def epoch_order(samples: int, shuffle: Shuffle, epoch: int) -> np.ndarray:
+def epoch_order(samples: int, shuffle: Shuffle, epoch: int, share: int = 0) -> np.ndarray:
     """The permutation of 0..samples-1 that an epoch trains in: of all samples, or of blocks and then within windows.
+
+    Each share of a set, of so many samples, has its own.
 
     Sorting Philox's raw stream, and not Generator.permutation: numpy promises the raw stream to stay the same in
     every version, and a run may resume under another one.
@@ -39,7 +56,8 @@ def epoch_order(samples: int, shuffle: Shuffle, epoch: int) -> np.ndarray:
     kind = order_type(samples, shuffle)
     if not shuffle.is_on:
         return np.arange(samples, dtype=kind)
-    bits = np.random.Philox(key=np.array([shuffle.seed, epoch], np.uint64))
+    key, counter = np.array([shuffle.seed, epoch], np.uint64), np.array([0, 0, share, 0], np.uint64)
+    bits = np.random.Philox(key=key, counter=counter)
     if shuffle.block == 1:
         return np.argsort(bits.random_raw(samples), kind="stable").astype(kind)
     blocks = np.argsort(bits.random_raw(-(-samples // shuffle.block)), kind="stable").astype(kind)
@@ -54,11 +72,14 @@ def epoch_order(samples: int, shuffle: Shuffle, epoch: int) -> np.ndarray:
     return order
 
 
-def last_weights(samples: int, batch: Batch) -> np.ndarray:
+def last_weights(samples: int, batch: Batch, shares: int = 1) -> np.ndarray:
     """The weights of the samples in an epoch's last update, which `pad` fills."""
-    weights = np.ones(batch.global_size, np.float32)
-    weights[batch.global_size - -samples % batch.global_size :] = 0
-    return weights
+    size = batch.global_size // shares
+    before = (samples - 1) // batch.global_size * size
+    parts = np.zeros((shares, size), np.float32)
+    for number, part in enumerate(parts):
+        part[: len(share_of(samples, shares, number)) - before] = 1
+    return _dealt(list(parts), batch)
 
 
 def whole_updates(
@@ -67,20 +88,39 @@ def whole_updates(
     """An epoch's order cut or filled to whole weight updates, and the weight of each of its samples.
 
     `drop` leaves out the samples that do not fill an update; `repeat` fills the last one with the first samples of the
-    next epoch, which will see them again; `pad` fills it with samples of weight 0.
+    next epoch, which will see them again; `pad` fills it with samples of weight 0. A share is filled from itself.
     """
-    order = epoch_order(samples, shuffle, epoch)
-    missing = -samples % batch.global_size
-    if remainder == "drop":
-        order = order[: samples // batch.global_size * batch.global_size]
-    elif missing:
-        filling = epoch_order(samples, shuffle, epoch + 1) if remainder == "repeat" else order
-        order = np.concatenate([order, np.resize(filling, missing)])
+    shares, missing = shuffle.shares, -samples % batch.global_size
+    whole = samples // batch.global_size * batch.global_size if remainder == "drop" else samples + missing
+    size = whole // shares
+    parts = [_whole_share(samples, shuffle, epoch, number, size, remainder) for number in range(shares)]
+    order = _dealt(parts, batch)
     if remainder != "pad":
         return order, np.broadcast_to(np.float32(1), len(order))
     weights = np.ones(len(order), np.float32)
-    weights[-batch.global_size :] = last_weights(samples, batch)
+    weights[-batch.global_size :] = last_weights(samples, batch, shares)
     return order, weights
+
+
+def _whole_share(samples: int, shuffle: Shuffle, epoch: int, number: int, size: int, remainder: str) -> np.ndarray:
+    """So many samples of a share, in an epoch's order."""
+    share = share_of(samples, shuffle.shares, number)
+    order = epoch_order(len(share), shuffle, epoch, number)
+    if size > len(order):
+        filling = epoch_order(len(share), shuffle, epoch + 1, number) if remainder == "repeat" else order
+        order = np.concatenate([order, np.resize(filling, size - len(order))])
+    if shuffle.shares > 1:
+        order = order.astype(order_type(samples, shuffle)) + share.start
+    return order[:size]
+
+
+def _dealt(parts: List[np.ndarray], batch: Batch) -> np.ndarray:
+    """The samples of each share to the replicas of one host, in every step of every update."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = [part.reshape(-1, batch.accumulation, batch.micro_size * batch.replicas // len(parts)) for part in parts]
+    dealt: np.ndarray = np.concatenate(rows, axis=2).ravel()
+    return dealt
 
 
 def training_ids(order: np.ndarray, batch: Batch, replicas: range, *, by_replica: bool) -> np.ndarray:
@@ -96,6 +136,11 @@ def training_ids(order: np.ndarray, batch: Batch, replicas: range, *, by_replica
     if by_replica:
         mine = mine.swapaxes(1, 2)
     return mine.reshape(-1, batch.micro_size)
+
+
+def validation_batch(settings: WorkloadSettings, batch: Batch) -> Batch:
+    """How validation divides its samples: a step of all replicas at a time."""
+    return Batch(settings.training.validation_micro_batch_size or batch.micro_size, batch.replicas, 1)
 
 
 def validation_ids(samples: int, batch: Batch, replicas: range) -> Tuple[np.ndarray, np.ndarray]:

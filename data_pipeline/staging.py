@@ -1,6 +1,7 @@
-"""Copies a data set to a disk of this host before training; the instances of the host share the work.
+"""Puts the files that a host reads on a disk of its own before training; the instances of the host share the work.
 
-Every epoch deals the records anew, so each host needs all of them during a training: it copies the whole set, once.
+Every epoch deals the records anew, so each host needs all of them during a training, unless each has its own share.
+Packed files arrive unpacked: the disk is near, and every epoch reads them again.
 """
 
 from __future__ import annotations
@@ -8,15 +9,20 @@ from __future__ import annotations
 import collections
 import contextlib
 import fcntl
+import functools
+import gzip
 import os
 import shutil
+import zlib
 from pathlib import Path
-from typing import Callable, Collection, Counter, Iterator, List, Sequence, Tuple
+from typing import Callable, Collection, Counter, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import crc32c
 
 from ipulaunch.configs.errors import DataError, NotReadyError
 from ipulaunch.configs.runs.directory import made_whole, temporary_beside
+from ipulaunch.data_pipeline.records.gzip_files import is_gzip, promised_size, unpacked_pieces
+from ipulaunch.data_pipeline.records.tfrecord import Buffer
 
 _BLOCK = 1 << 22
 _SPARE = 0.02  # of the disk, left free for everybody else
@@ -24,35 +30,77 @@ _SPARE = 0.02  # of the disk, left free for everybody else
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 
 
-def stage(
-    files: Sequence[Path], source: Path, target: Path, *, index: int, instances: int, progress: Progress
-) -> List[Path]:
-    """Copy our part of the files, every instances-th of them; the paths of all files in their new place.
-
-    A file that has a copy with the same size and time is skipped. Each copy is read back and compared.
-    """
-    places = [target / path.relative_to(source) for path in files]
-    pairs = list(zip(files, places))
-    # Our part is one of all files, not of the missing ones: these change while others copy at the same time.
-    mine = pairs[index::instances]
-    own = {place for _, place in mine}
-    _remove_leftovers(own)
-    _check_space(pairs, target, others=set(places) - own)
-    missing = [pair for pair in mine if not _is_copied(*pair)]
-    total, done = sum(_status(path).st_size for path, _ in missing), 0
-    for path, place in missing:
-        done += _copy(path, place)
-        progress(done, total)
-    return places
+Blocks = Callable[[], Iterable[Buffer]]
 
 
-def _is_copied(path: Path, place: Path) -> bool:
+class Copy(NamedTuple):
+    """A file to be made on the disk of a host."""
+
+    path: Path  # it is made from this one, and gets its time
+    place: Path
+    size: int
+    is_exact: bool  # whether it will have this size; the end of a packed file may name too small a one
+    blocks: Blocks  # what is in it; a DataError for what is damaged
+    otherwise: Optional[Blocks] = None  # what is in it instead, if that is damaged
+
+
+def whole_files(files: Sequence[Path], source: Path, target: Path, *, tolerant: bool) -> List[Copy]:
+    """Copies of whole files, unpacked; if `tolerant`, one that cannot be unpacked stays as it is."""
+    return [_whole_file(path, target / path.relative_to(source), tolerant) for path in files]
+
+
+def _whole_file(path: Path, place: Path, tolerant: bool) -> Copy:
+    plain, unpacked = functools.partial(_plain_blocks, path), functools.partial(_unpacked_blocks, path)
+    size = _status(path).st_size
+    if not path.is_file() or not is_gzip(path):
+        return Copy(path, place, size, True, plain)
+    return Copy(path, place, promised_size(path), False, unpacked, plain if tolerant else None)
+
+
+def _plain_blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as source:
+        yield from iter(lambda: source.read(_BLOCK), b"")
+
+
+def _unpacked_blocks(path: Path) -> Iterator[bytes]:
     try:
-        copy = place.stat()
+        yield from unpacked_pieces(path)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is packed with gzip and cannot be unpacked: {error}") from error
+
+
+def stage(copies: Sequence[Copy], target: Path, *, index: int, instances: int, progress: Progress) -> None:
+    """Make our part of the copies, every instances-th of them.
+
+    A file that is there with the right size and time is kept. What is written is read back and compared.
+    """
+    # Our part is one of all files, not of the missing ones: these change while others copy at the same time.
+    mine = copies[index::instances]
+    own = {copy.place for copy in mine}
+    _remove_leftovers(own)
+    _check_space(copies, target, others={copy.place for copy in copies} - own)
+    missing = [copy for copy in mine if not _is_made(copy)]
+    total, done = sum(copy.size for copy in missing), 0
+    if missing:
+        progress(0, total)
+    for copy in missing:
+        try:
+            _make(copy)
+        except DataError:
+            if copy.otherwise is None:
+                raise
+            _make(copy._replace(blocks=copy.otherwise))
+        done += copy.size
+        progress(done, total)
+
+
+def _is_made(copy: Copy) -> bool:
+    try:
+        made = copy.place.stat()
     except OSError:
         return False
-    original = _status(path)
-    return (original.st_size, original.st_mtime_ns) == (copy.st_size, copy.st_mtime_ns)
+    is_current = made.st_mtime_ns == _status(copy.path).st_mtime_ns
+    return is_current and (made.st_size == copy.size or not copy.is_exact)
 
 
 def _status(path: Path) -> os.stat_result:
@@ -79,18 +127,19 @@ def _remove_leftovers(places: Collection[Path]) -> None:
             path.unlink()
 
 
-def _check_space(pairs: Sequence[Tuple[Path, Path]], target: Path, *, others: Collection[Path]) -> None:
+def _check_space(copies: Sequence[Copy], target: Path, *, others: Collection[Path]) -> None:
     for _ in range(2):  # the free space can look too small while another instance removes a leftover
-        needed, free = _demand(pairs, target, others)
+        needed, free = _demand(copies, target, others)
         if needed <= free:
             return
     raise DataError(
         f"staging needs {needed >> 20} MiB in {target}, which has {max(0, free) >> 20} MiB to spare",
-        hint="name a larger disk with --stage-dir, or read the data where it is",
+        hint="name a larger disk with --stage-dir, or read the data where it is; with --stage-shard each host copies"
+        " only what it reads",
     )
 
 
-def _demand(pairs: Sequence[Tuple[Path, Path]], target: Path, others: Collection[Path]) -> Tuple[int, int]:
+def _demand(copies: Sequence[Copy], target: Path, others: Collection[Path]) -> Tuple[int, int]:
     """The bytes that the missing copies need, and the bytes that are free.
 
     Copies in progress already occupy their space, or free it when they are removed. In this order, a copy that grows
@@ -108,28 +157,27 @@ def _demand(pairs: Sequence[Tuple[Path, Path]], target: Path, others: Collection
     for path, place in _begun(others):
         with contextlib.suppress(OSError):  # that copy has just ended
             begun[place] += path.stat().st_size
-    needed = sum(_status(path).st_size - begun[place] for path, place in pairs if not _is_copied(path, place))
+    needed = sum(copy.size - begun[copy.place] for copy in copies if not _is_made(copy))
     return needed, disk.free - int(_SPARE * disk.total)
 
 
-def _copy(path: Path, place: Path) -> int:
+def _make(copy: Copy) -> None:
+    path, place = copy.path, copy.place
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         # The copy is locked until it has its name, so that nobody takes it for a leftover.
-        with path.open("rb") as source, temporary_beside(place).open("wb") as target, made_whole(place) as temporary:
+        with temporary_beside(place).open("wb") as target, made_whole(place) as temporary:
             with contextlib.suppress(OSError):  # without locks, leftovers stay
                 fcntl.flock(target, fcntl.LOCK_EX)
-            size = crc = 0
-            for block in iter(lambda: source.read(_BLOCK), b""):
+            status, crc = path.stat(), 0  # before it is read: a write in the meantime makes it a changed file
+            for block in copy.blocks():
                 target.write(block)
-                size, crc = size + len(block), crc32c.crc32c(block, crc)
+                crc = crc32c.crc32c(block, crc)
             target.flush()
             os.fsync(target.fileno())
             if _checksum(temporary) != crc:
                 raise DataError(f"the copy of {path} in {place.parent} differs from it", hint="check that disk")
-            status = path.stat()
             os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
-        return size
     except OSError as error:
         raise DataError(f"{path} cannot be staged to {place.parent}: {error.strerror}") from error
 

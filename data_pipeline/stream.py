@@ -61,7 +61,7 @@ def training_stream(
     read = source.traced if traced else source.dataset
     samples = read(every, batch.micro_size, threads)
     if remainder == "pad":
-        last = training_ids(last_weights(source.samples, batch), batch, replicas, by_replica=by_replica)
+        last = training_ids(last_weights(source.samples, batch, shuffle.shares), batch, replicas, by_replica=by_replica)
         weights = _weights(last, updates, per_epoch)
         weighted = tf.data.Dataset.zip((samples, weights))
         samples = weighted.map(unconverted(lambda sample, weight: (*sample[:2], weight, *sample[2:])))

@@ -8,21 +8,13 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 import numpy as np
 
 from ipulaunch.configs.runs.events import Replaced, Replacement, Validating
-from ipulaunch.configs.settings.workload import WorkloadSettings
-from ipulaunch.data_pipeline.order import Shuffle
+from ipulaunch.data_pipeline.order import shuffle_of, validation_batch
 from ipulaunch.data_pipeline.parallel import throttled
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
-from ipulaunch.topology import Batch
 from ipulaunch.workers.backends.collective import Collective
 from ipulaunch.workers.backends.interface import Feed, Maker, Trace
 from ipulaunch.workers.instance import Instance
-
-
-def shuffle_of(settings: WorkloadSettings) -> Shuffle:
-    """The order in which a training takes its samples."""
-    data = settings.data
-    return Shuffle(settings.training.seed, data.shuffle_block, data.shuffle_window, data.shuffle)
 
 
 def training_feed(instance: Instance, source: Source, updates: range, trace: Optional[Trace] = None) -> Feed:
@@ -31,7 +23,7 @@ def training_feed(instance: Instance, source: Source, updates: range, trace: Opt
         source,
         instance.batch,
         instance.backend.replicas,
-        shuffle=shuffle_of(instance.settings),
+        shuffle=shuffle_of(instance.settings, instance.plan),
         updates=updates,
         by_replica=instance.backend.runs_by_replica,
         threads=instance.threads,
@@ -41,18 +33,10 @@ def training_feed(instance: Instance, source: Source, updates: range, trace: Opt
     return Feed(instance.sent(stream), _maker(source), trace)
 
 
-def validation_batch(instance: Instance) -> Batch:
-    """How validation divides its samples: a step of all replicas at a time."""
-    return Batch(
-        instance.settings.training.validation_micro_batch_size or instance.batch.micro_size,
-        instance.batch.replicas,
-        1,
-    )
-
-
 def validation_feed(instance: Instance, source: Source) -> Feed:
     """The micro-batches of this instance in one pass over a validation set."""
-    stream = validation_stream(source, validation_batch(instance), instance.backend.replicas, threads=instance.threads)
+    batch = validation_batch(instance.settings, instance.batch)
+    stream = validation_stream(source, batch, instance.backend.replicas, threads=instance.threads)
     return Feed(instance.sent(stream), _maker(source))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ipulaunch.configs.runs.directory import write_whole
-from ipulaunch.configs.runs.events import PREPARING, Loading, TimeToTrain
+from ipulaunch.configs.runs.events import PREPARING, Event, Loading, TimeToTrain
 from ipulaunch.data_pipeline.sources.record_sources import reading_warnings
 from ipulaunch.data_pipeline.sources.selection import make_sources
 from ipulaunch.data_pipeline.sources.source import Source, data_errors
@@ -29,7 +29,7 @@ def run_instance(instance: Instance) -> Dict[str, Any]:
         instance.index,
         instance.threads,
         meet=instance.backend.collective.first,
-        progress=lambda what, done, total: instance.records.event(PREPARING[what](done, total)),
+        progress=preparing(instance.records.event),
     )
     for warning in reading_warnings(instance.job, sources["train"]):
         instance.warn(warning)
@@ -49,6 +49,22 @@ def run_instance(instance: Instance) -> Dict[str, Any]:
         write_whole(instance.run.summary, text + "\n")
         _draw(instance, history)
     return agreed
+
+
+def preparing(
+    event: Callable[[Event], object], clock: Callable[[], float] = time.monotonic
+) -> Callable[[str, int, int], None]:
+    """Records how far the preparation of the data is, and how long the rest will take."""
+    begun: Dict[str, Tuple[float, int, int]] = {}
+
+    def report(what: str, done: int, total: int) -> None:
+        if what not in begun or begun[what][2] != total:  # of another split
+            begun[what] = clock(), done, total
+        start, before, _ = begun[what]
+        left_s = (clock() - start) * (total - done) / (done - before) if done > before else 0.0
+        event(PREPARING[what](done, total, round(left_s, 1)))
+
+    return report
 
 
 def _train_and_validate(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple, Type, get_type_hints
 
 from ipulaunch.configs.runs.event_fields import EXPECTED, is_number
-from ipulaunch.configs.text import counted
+from ipulaunch.configs.text import counted, duration
 
 # Numbers in a row that are not metrics.
 _NO_METRICS = ("event", "time_ns", "instance", "update", "epoch", "epochs", "samples", "samples_per_s", "checkpoint")
@@ -72,11 +72,15 @@ class Working(Event):
 
     done: int
     total: int
+    left_s: float = 0.0  # for the rest, at the rate so far; 0: not known
+    unit: ClassVar[str] = "files"
+    shift: ClassVar[int] = 0  # of the numbers, in bits
 
     @property
     def amount(self) -> str:
-        """What is done, and how much of it."""
-        return f"{self.kind}: {self.done} of {self.total} files"
+        """What is done, how much of it, and how long the rest will take."""
+        left = f", about {duration(self.left_s)} left" if self.left_s else ""
+        return f"{self.kind}: {self.done >> self.shift} of {self.total >> self.shift} {self.unit}{left}"
 
 
 @dataclass(frozen=True)
@@ -84,10 +88,7 @@ class Staging(Working):
     """The instance copies its share of the files, in bytes."""
 
     kind = "staging"
-
-    @property
-    def amount(self) -> str:
-        return f"{self.kind}: {self.done >> 20} of {self.total >> 20} MiB"
+    unit, shift = "MiB", 20
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,7 @@ class Validating(Working):
     """The instance evaluates a checkpoint."""
 
     kind = "validating"
-
-    @property
-    def amount(self) -> str:
-        return f"{self.kind}: {self.done} of {self.total} micro-batches"
+    unit = "micro-batches"
 
 
 PREPARING: Mapping[str, Type[Working]] = {Staging.kind: Staging, Indexing.kind: Indexing}
@@ -136,6 +134,7 @@ class Training(Event):
     api: str = ""
     batch: str = ""
     preparation: str = ""  # of a set that is not as published
+    shares: int = 1  # of the samples, each shuffled by itself
 
     @property
     def total_updates(self) -> int:
@@ -146,7 +145,8 @@ class Training(Event):
         left_out = f"; {counted(self.left_out, 'sample')} left out per epoch" if self.left_out else ""
         updates = counted(self.updates_per_epoch, "weight update")
         prepared = f"; a prepared set: {self.preparation}" if self.preparation else ""
-        return f"training: {counted(self.epochs, 'epoch')} of {updates}{left_out}{prepared}"
+        shared = f"; samples shuffled within {self.shares} shares" if self.shares > 1 else ""
+        return f"training: {counted(self.epochs, 'epoch')} of {updates}{left_out}{prepared}{shared}"
 
 
 @dataclass(frozen=True)

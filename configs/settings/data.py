@@ -31,6 +31,11 @@ class Data(Settings):
         flag="--stage-dir",
         is_path=True,
     )
+    stage_shard: bool = setting(
+        False,
+        "copy to each host only the records that its instances read, and shuffle training samples within that share",
+        flag="--stage-shard/--no-stage-shard",
+    )
     n_train: int = setting(10000, "training samples", flag="--n-train", at_least=1)
     n_valid: int = setting(1000, "validation samples", flag="--n-valid", at_least=1)
     side: int = setting(64, "values along one edge of a sample", flag="--side", at_least=1)
@@ -93,3 +98,8 @@ class Data(Settings):
             if is_given and self.directory is None:
                 hint = f"give {self.option}, or leave it out"
                 raise SettingsError(f"{option} has no effect on synthetic samples", hint=hint)
+        if self.stage_shard and self.stage_dir is None:
+            raise SettingsError(
+                "--stage-shard has no effect without --stage-dir",
+                hint="--stage-dir DIR names a directory on a local disk of each host",
+            )

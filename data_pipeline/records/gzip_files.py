@@ -43,8 +43,8 @@ def unpacked(path: Path, memory: Optional[ReusedMemory] = None) -> memoryview:
     """All bytes of a packed file, in this memory."""
     memory, filled = memory or ReusedMemory(), 0
     try:
-        target = _room(memory, _promised_size(path))
-        for piece in _pieces(path):
+        target = _room(memory, promised_size(path))
+        for piece in unpacked_pieces(path):
             start, filled = filled, filled + len(piece)
             if filled > _MOST_BYTES:
                 raise DataError(f"{path} has more than {_MOST_BYTES} bytes when unpacked", hint="is it a data set?")
@@ -62,7 +62,7 @@ def _room(memory: ReusedMemory, size: int) -> np.ndarray:
     return memory.array((1 << max(12, (size - 1).bit_length()),), np.uint8)
 
 
-def _promised_size(path: Path) -> int:
+def promised_size(path: Path) -> int:
     """The size that the end of a file names, as far as it can be true."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
@@ -70,7 +70,7 @@ def _promised_size(path: Path) -> int:
         return min(int.from_bytes(file.read(4), "little"), _MOST_IN_ONE * size, _MOST_BYTES)
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
+def unpacked_pieces(path: Path) -> Iterator[bytes]:
     """The bytes of a file in pieces. The standard library decides on files that isal does not find sound and whole."""
     done = 0
     if igzip_lib is not None:

@@ -65,6 +65,7 @@ class Index(NamedTuple):
     packed: np.ndarray  # by file
     contents: Dict[str, np.ndarray]
     defects: Tuple[DataError, ...] = ()  # of files whose records end early
+    staged: Optional[np.ndarray] = None  # the records that are there, where others are not: in the order of the files
 
     @property
     def records(self) -> int:
@@ -74,6 +75,16 @@ class Index(NamedTuple):
         """The file of a record, its number in the file, its first byte and its length."""
         file = self.file_of(record)
         return RecordPlace(self.paths[file], record - int(self.firsts[file]), int(self.offsets[record]) - HEADER)
+
+    def there(self, most: int) -> Sequence[int]:
+        """The records that are there, among the first ones."""
+        return range(most) if self.staged is None else [int(record) for record in self.staged]
+
+    def next_there(self, record: int) -> int:
+        """This record, or the next one that is there; after the last one the first."""
+        if self.staged is None:
+            return record
+        return int(self.staged[np.searchsorted(self.staged, record) % len(self.staged)])
 
     def file_of(self, record: int) -> int:
         return int(np.searchsorted(self.firsts, record, side="right")) - 1

@@ -44,7 +44,7 @@ class RecordReader:
         """The record to try if this one cannot be read: the next of its file, if the file still has it."""
         file = self.index.file_of(record)
         end = int(self.index.offsets[record]) + int(self.index.lengths[record]) + FOOTER
-        return record + 1 if self._size(file) >= end else int(self.index.firsts[file + 1])
+        return self.index.next_there(record + 1 if self._size(file) >= end else int(self.index.firsts[file + 1]))
 
     def _size(self, file: int) -> int:
         """The bytes of a file, unpacked; empty if it cannot be opened any more."""

@@ -48,13 +48,16 @@ class CosmoflowRecords(ArraySource):
         *,
         threads: int,
         files: Optional[Sequence[Path]] = None,
+        index: Optional[Index] = None,
         progress: Optional[Progress] = None,
     ) -> None:
         super().__init__()
         self.replaces_bad = data.bad_records == "skip"
         wanted = data.n_train if split == "train" else data.n_valid
         files = files or find_files(data.path, split)
-        self.index: Index = open_index(files, threads=threads, progress=progress, tolerant=self.replaces_bad)
+        if index is None:
+            index = open_index(files, threads=threads, progress=progress, tolerant=self.replaces_bad)
+        self.index: Index = index
         if not self.index.records:
             hint = self.index.defects[0].message if self.index.defects else ""
             raise DataError(f"the {len(files)} files in {files[0].parent} hold no record", hint=hint)
@@ -103,11 +106,12 @@ class CosmoflowRecords(ArraySource):
         targets[...] = np.frombuffer(data, "<f4", targets.size, layout.targets.start)
 
     def _first_layout(self) -> _Layout:
-        for record in range(self.samples):
+        records = self.index.there(self.samples)
+        for record in records:
             try:
                 return self._layout_of(record)
             except DataError:
-                if not self.replaces_bad or record == self.samples - 1:
+                if not self.replaces_bad or record == records[-1]:
                     raise
         raise AssertionError("a set has at least one sample")
 

@@ -70,15 +70,18 @@ class ImagenetRecords(Source):
         side: int = SIDE,
         classes: int = CLASSES,
         files: Optional[Sequence[Path]] = None,
+        index: Optional[Index] = None,
         replaces_bad: bool = False,
         progress: Optional[Progress] = None,
     ) -> None:
         super().__init__()
         self.replaces_bad = replaces_bad  # a sample that cannot be read is replaced by its neighbour
         files = files or find_files(data_dir, split)
-        self.index: Index = open_index(
-            files, threads=threads, progress=progress, tolerant=replaces_bad, contents=PictureContents()
-        )
+        if index is None:
+            index = open_index(
+                files, threads=threads, progress=progress, tolerant=replaces_bad, contents=PictureContents()
+            )
+        self.index: Index = index
         if not self.index.records:
             hint = self.index.defects[0].message if self.index.defects else ""
             raise DataError(f"the {len(files)} {split} files in {data_dir} hold no record", hint=hint)

@@ -13,8 +13,8 @@ from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.data_pipeline.records.files import SPLITS
 from ipulaunch.data_pipeline.sources.image_arrays import Cifar, ImageArrays, Mnist
 from ipulaunch.data_pipeline.sources.image_decoding import CHANNELS
-from ipulaunch.data_pipeline.sources.record_sources import Meet, Progress, Splits, record_sources
-from ipulaunch.data_pipeline.sources.source import Source, Unread
+from ipulaunch.data_pipeline.sources.record_sources import Splits, record_sources
+from ipulaunch.data_pipeline.sources.source import Meet, Progress, Source, Unread
 from ipulaunch.data_pipeline.sources.synthetic import SyntheticCosmoflow, SyntheticImages, made_on_device
 from ipulaunch.topology.planning.plan import Plan
 

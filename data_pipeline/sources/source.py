@@ -21,6 +21,8 @@ _MOST_TRIED = 100  # samples to try in place of a bad one
 unconverted = tf.autograph.experimental.do_not_convert
 
 Read = TypeVar("Read")
+Meet = Callable[[str], str]  # waits for the other instances and returns what instance 0 passed
+Progress = Callable[[str, int, int], object]  # (what, done, in all)
 Field = Tuple[Any, Tuple[int, ...]]  # NumPy type and shape of one sample's part
 
 

@@ -18,7 +18,7 @@ from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.runs.untrusted import read_text
 from ipulaunch.configs.settings.data import Data
-from ipulaunch.data_pipeline.order import Shuffle, whole_updates
+from ipulaunch.data_pipeline.order import shuffle_of, whole_updates
 from ipulaunch.data_pipeline.parallel import Progress, Report
 from ipulaunch.data_pipeline.tools.traces import COLUMNS, Attempt, Begun, read_attempts, read_trace
 from ipulaunch.topology.planning.batch import updates_per_epoch
@@ -210,9 +210,8 @@ def _part(attempt: Attempt, traces: Sequence[np.ndarray], given_up: range, findi
 def _check_epoch(rows: np.ndarray, epoch: int, about: _Run, findings: _Findings) -> None:
     """One pass against its order: every place of its updates filled once, with the samples that belong there."""
     batch, training = about.plan.batch, about.job.settings.training
-    data = about.job.settings.data
     updates = about.part_of(epoch)
-    shuffle = Shuffle(training.seed, data.shuffle_block, data.shuffle_window, data.shuffle)
+    shuffle = shuffle_of(about.job.settings, about.plan)
     order, _ = whole_updates(about.samples, shuffle, epoch, batch, training.remainder)
     before = updates.start - epoch * about.per_pass
     order = order[before * batch.global_size : (before + len(updates)) * batch.global_size]

@@ -18,6 +18,7 @@ from ipulaunch.launcher.launch.earlier_runs import option, shown
 from ipulaunch.topology.planning.batch import Batch
 from ipulaunch.topology.planning.host_events import events_of
 from ipulaunch.topology.planning.identity import differences, identity_of
+from ipulaunch.topology.planning.plan import Plan
 
 # The setting behind each part of an identity that a single setting decides.
 _SETTINGS = {
@@ -31,12 +32,12 @@ _SETTINGS = {
 }
 
 
-def require_continuable(resolved: Resolved, batch: Batch) -> None:
+def require_continuable(resolved: Resolved, plan: Plan) -> None:
     """Refuse to continue another training, or one that has made more updates, with the options that make it work.
 
     The instances look again: they know how many samples there are, and whether a checkpoint is whole.
     """
-    settings = resolved.settings
+    settings, batch = resolved.settings, plan.batch
     if settings.training.resume is None or settings.api != KERAS or not settings.training.training:
         return
     found = _newest(Path(settings.training.resume))
@@ -44,7 +45,7 @@ def require_continuable(resolved: Resolved, batch: Batch) -> None:
         return
     path, facts = found
     samples = _samples(settings, facts)
-    ours = identity_of(resolved.workload, settings, batch.global_size, samples)
+    ours = identity_of(resolved.workload, settings, plan, samples)
     differing = differences(ours, facts)
     if differing:
         theirs, own = (_listed(differing, one) for one in (facts, ours))
@@ -102,6 +103,10 @@ def _hint(
     for name in differing:
         if name in _SETTINGS:
             options.append(option(by_key[_SETTINGS[name]], facts[name]))
+        elif name == "shares" and facts[name] != 1:
+            return f"with --stage-shard samples belong to hosts: continue on {facts[name]} of them, and with the option"
+        elif name == "shares":
+            options.append("--no-stage-shard")
         elif name == "global_batch":
             options += _batch_options(facts[name], earlier, batch)
         elif name == "optimizer" and earlier is not None:

@@ -53,6 +53,6 @@ def plan_workload(
     if settings.training.resume is not None:
         from ipulaunch.launcher.launch.continuation import require_continuable  # other launches do without
 
-        require_continuable(resolved, solution.plan.batch)
+        require_continuable(resolved, solution.plan)
     facts, messages = examine(resolved, solution.plan, engine.is_rehearsal)
     return solution._replace(training=tuple(facts), messages=(*solution.messages, *messages))

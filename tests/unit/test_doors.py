@@ -209,7 +209,8 @@ def test_every_source_says_what_it_is(trees: Dict[Path, ast.Module]) -> None:
 ORDERS = {
     "topology": ("machines", "networks", "planning", "capacity"),
     "data_pipeline": (
-        *("ending", "order", "parallel", "staging", "records", "sources", "stream", "reported", "tools", "__main__"),
+        *("ending", "order", "parallel", "records", "staging", "share", "sources", "stream", "reported", "tools"),
+        "__main__",
     ),
     "workers": (
         *("models", "backends", "lifecycle", "pasted_line", "startup", "arguments", "programs", "bound"),

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.topology.networks import computed_by
+from ipulaunch.topology.planning.plan import Plan
 
 
 def network_of_training(settings: WorkloadSettings) -> Dict[str, str]:
@@ -16,7 +17,7 @@ def network_of_training(settings: WorkloadSettings) -> Dict[str, str]:
     return {"network": hashlib.sha256(json.dumps(computed_by(settings)).encode()).hexdigest()[:12]}
 
 
-def identity_of(workload: str, settings: WorkloadSettings, global_batch: int, samples: int) -> Dict[str, Any]:
+def identity_of(workload: str, settings: WorkloadSettings, plan: Plan, samples: int) -> Dict[str, Any]:
     """What must not change between a training on so many samples and the one that continues it."""
     optimizer, data = settings.optimizer, settings.data
     return {
@@ -24,12 +25,13 @@ def identity_of(workload: str, settings: WorkloadSettings, global_batch: int, sa
         "model": settings.model.name,
         "optimizer": f"{optimizer.name} with momentum" if optimizer.momentum else optimizer.name,
         "samples": samples,
-        "global_batch": global_batch,
+        "global_batch": plan.batch.global_size,
         "remainder": settings.training.remainder,
         "seed": settings.training.seed,
         "block": data.shuffle_block,
         "window": data.shuffle_window,
         "shuffle": data.shuffle,
+        "shares": len(plan.hosts) if data.stage_shard else 1,
         **network_of_training(settings),
     }
 

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, JobError, NotReadyError, SettingsError
 from ipulaunch.configs.settings.estimators import PLAIN, check_accumulation
-from ipulaunch.data_pipeline.order import validation_ids
+from ipulaunch.data_pipeline.order import validation_batch, validation_ids
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.planning.host_events import HostEvents, in_calls_of
-from ipulaunch.workers.feeds import training_feed, validation_batch, validation_feed, validation_progress
+from ipulaunch.workers.feeds import training_feed, validation_feed, validation_progress
 from ipulaunch.workers.instance import Instance
 from ipulaunch.workers.progress import Progress
 from ipulaunch.workers.trainers.hooks import Outside, Save, Tell, Watch
@@ -106,7 +106,7 @@ class EstimatorTrainer(Trainer):
     def evaluate(self, checkpoint: Optional[Path], source: Source) -> Optional[Row]:
         instance, estimators = self.instance, self.estimators
         newest = self.directory.newest_of(str(checkpoint))
-        batch = validation_batch(instance)
+        batch = validation_batch(instance.settings, instance.batch)
         steps = -(-source.samples // batch.global_size)
         whole = estimators.evaluation_steps(steps)
 

@@ -39,8 +39,8 @@ class Trainer(ABC):
 
     def identity_on(self, source: Source) -> Row:
         """What must not change between this training and the one that it continues."""
-        job, batch = self.instance.job, self.instance.batch
-        return identity_of(job.workload, job.settings, batch.global_size, source.samples)
+        job = self.instance.job
+        return identity_of(job.workload, job.settings, self.instance.plan, source.samples)
 
     @property
     @abstractmethod

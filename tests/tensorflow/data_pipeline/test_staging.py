@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import pytest
 
 from ipulaunch.configs.errors import DataError, NotReadyError
 from ipulaunch.data_pipeline import staging
-from ipulaunch.data_pipeline.staging import stage
+from ipulaunch.data_pipeline.staging import stage, whole_files
 
 
 @pytest.fixture
@@ -31,7 +32,9 @@ def staged(files: List[Path], tmp_path: Path, index: int = 0, instances: int = 1
         seen.append((done, total))
 
     target = tmp_path / "disk"
-    return stage(files, tmp_path / "set", target, index=index, instances=instances, progress=progress), seen
+    copies = whole_files(files, tmp_path / "set", target, tolerant=False)
+    stage(copies, target, index=index, instances=instances, progress=progress)
+    return [copy.place for copy in copies], seen
 
 
 def test_the_instances_of_a_host_copy_everything_once_between_them(files: List[Path], tmp_path: Path) -> None:
@@ -44,14 +47,14 @@ def test_the_instances_of_a_host_copy_everything_once_between_them(files: List[P
 
 
 def test_progress_counts_bytes(files: List[Path], tmp_path: Path) -> None:
-    assert staged(files, tmp_path)[1] == [(0, 10000), (1000, 10000), (3000, 10000), (6000, 10000), (10000, 10000)]
+    assert staged(files, tmp_path)[1] == [(done, 10000) for done in (0, 0, 1000, 3000, 6000, 10000)]
 
 
 def test_what_was_copied_before_is_not_copied_again(files: List[Path], tmp_path: Path) -> None:
     staged(files, tmp_path)
     files[2].write_bytes(b"new")
     _, seen = staged(files, tmp_path)
-    assert seen == [(3, 3)]
+    assert seen == [(0, 3), (3, 3)]
     assert (tmp_path / "disk" / "train" / "2.tfrecord").read_bytes() == b"new"
 
 
@@ -195,3 +198,33 @@ def test_a_directory_that_cannot_be_made_is_a_data_error(files: List[Path], tmp_
     (tmp_path / "disk" / "train").touch()
     with pytest.raises(DataError, match=r"0\.tfrecord cannot be staged to .*disk/train: File exists"):
         staged(files, tmp_path)
+
+
+def test_packed_files_arrive_unpacked(files: List[Path], tmp_path: Path, room: Any) -> None:
+    files[3].write_bytes(gzip.compress(b"x" * 50000))
+    files[4].write_bytes(gzip.compress(b"y" * 3000) + gzip.compress(b"z"))  # the end names the size of the last part
+    room(20000)
+    with pytest.raises(DataError, match=r"staging needs 0 MiB in .* which has 0 MiB to spare"):
+        staged(files, tmp_path)
+    room(200000)
+    staged(files, tmp_path)
+    disk = tmp_path / "disk" / "train"
+    assert (disk / files[3].name).read_bytes() == b"x" * 50000
+    assert (disk / files[4].name).read_bytes() == b"y" * 3000 + b"z"
+    assert staged(files, tmp_path)[1] == []
+
+
+@pytest.mark.parametrize("tolerant", [False, True])
+def test_a_packed_file_that_is_cut_off_is_an_error_or_stays_as_it_is(
+    tolerant: bool, files: List[Path], tmp_path: Path
+) -> None:
+    packed = gzip.compress(bytes(range(256)) * 100)[:-40]
+    files[3].write_bytes(packed)
+    copies = whole_files(files, tmp_path / "set", tmp_path / "disk", tolerant=tolerant)
+    options: Any = {"index": 0, "instances": 1, "progress": lambda done, total: None}
+    if tolerant:
+        stage(copies, tmp_path / "disk", **options)
+        assert (tmp_path / "disk" / "train" / files[3].name).read_bytes() == packed
+    else:
+        with pytest.raises(DataError, match=r"3\.tfrecord is packed with gzip and cannot be unpacked"):
+            stage(copies, tmp_path / "disk", **options)

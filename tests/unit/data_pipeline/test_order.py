@@ -5,7 +5,7 @@ from typing import Callable, List
 import numpy as np
 import pytest
 
-from ipulaunch.data_pipeline.order import Shuffle, epoch_order, training_ids, validation_ids, whole_updates
+from ipulaunch.data_pipeline.order import Shuffle, epoch_order, share_of, training_ids, validation_ids, whole_updates
 from ipulaunch.topology import Batch
 
 pytestmark = pytest.mark.core
@@ -112,3 +112,34 @@ def test_a_window_reads_whole_blocks() -> None:
         window = order[start : start + 40]
         assert len({number // 10 for number in window}) == 4
         assert (np.diff(window) == 1).sum() < 20  # mixed, not four runs one after the other
+
+
+@pytest.mark.parametrize("remainder", ["drop", "repeat", "pad"])
+@pytest.mark.parametrize("samples", [48, 49, 95, 100, 131])
+@pytest.mark.parametrize("shares", [1, 2, 4])
+def test_a_host_takes_the_samples_of_its_share_alone_and_each_of_them_once(
+    shares: int, samples: int, remainder: str
+) -> None:
+    batch = Batch(micro_size=2, replicas=8, accumulation=3)
+    order, weights = whole_updates(samples, Shuffle(3, shares=shares), 1, batch, remainder)
+    assert len(order) % batch.global_size == 0 and len(order) == len(weights)
+    taken = []
+    for number, replicas in enumerate(replicas_by_instance(shares, batch.replicas)):
+        mine = training_ids(order, batch, replicas, by_replica=False).ravel()
+        real = mine[training_ids(weights, batch, replicas, by_replica=False).ravel() > 0]
+        assert set(mine.tolist()) <= set(share_of(samples, shares, number))
+        taken += real.tolist()
+    if remainder == "drop":
+        assert len(set(taken)) == len(taken) == samples // batch.global_size * batch.global_size
+    elif remainder == "pad":
+        assert sorted(taken) == list(range(samples))
+    else:
+        assert set(taken) == set(range(samples))
+
+
+def test_shares_are_shuffled_each_in_its_own_way_and_anew_in_each_epoch() -> None:
+    def halves(epoch: int) -> List[List[int]]:
+        order, _ = whole_updates(64, Shuffle(3, shares=2), epoch, Batch(1, 2, 1), "drop")
+        return [order[::2].tolist(), (order[1::2] - 32).tolist()]
+
+    assert len({tuple(half) for epoch in range(2) for half in halves(epoch)}) == 4

@@ -89,6 +89,7 @@ def test_the_keys_of_a_line_are_those_of_earlier_versions() -> None:
         "api": "keras",
         "batch": "4 = 1 x 4",
         "preparation": "",
+        "shares": 1,
     }
 
 
@@ -103,6 +104,10 @@ def test_the_keys_of_a_line_are_those_of_earlier_versions() -> None:
             "training: 1 epoch of 1 weight update; a prepared set: pixels",
         ),
         (Update(7, 10.5, {"loss": 0.5}), ""),
+        (
+            Training(8, 1, 1, 0, 0, shares=2),
+            "training: 1 epoch of 1 weight update; samples shuffled within 2 shares",
+        ),
         (Staging(1, 2), ""),
         (Log(2, 10.5, 8, 0.5, {"loss": 0.25, "mae": 1}), "epoch 0.5/2: loss 0.25, mae 1"),
         (CheckpointWritten("checkpoints/8", 8), "checkpoint of update 8: checkpoints/8"),

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
 import pytest
+from fixtures.plans import plan_of
 
 from ipulaunch.configs.runs.job import Job, to_yaml
 from ipulaunch.configs.settings.tree import assignment
 from ipulaunch.configs.settings.workloads import resolve
+from ipulaunch.topology import Batch
 from ipulaunch.topology.planning.identity import identity_of
 
 Run = Callable[..., Any]
@@ -31,7 +33,7 @@ def trained(tmp_path: Path) -> Callable[..., Path]:
         run = tmp_path / "runs" / "mine"
         checkpoint = run / "checkpoints" / "update-00000004"
         checkpoint.mkdir(parents=True)
-        known = {"update": 4, **identity_of("mnist", settings, 32, 64), **(facts or {})}
+        known = {"update": 4, **identity_of("mnist", settings, plan_of(Batch(8, 4, 1)), 64), **(facts or {})}
         (checkpoint / "manifest.json").write_text(json.dumps({"facts": known}))
         if has_job:
             (run / "job.yaml").write_text(to_yaml(Job("mnist", "cpu", settings)))
@@ -99,6 +101,13 @@ def test_another_training_is_refused_before_anything_starts(
     assert "update-00000004" in err and said in err
     assert f"hint: {hint}" in err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mine"], "no run was made"
+
+
+def test_the_samples_of_hosts_stay_with_as_many_hosts(trained: Callable[..., Path], ipulaunch: Run) -> None:
+    trained({"shares": 2})
+    code, _, err = ipulaunch(*WORDS, "--resume", "mine", "--dry-run")
+    assert code == 6 and "with shares 2, and this job has shares 1" in err
+    assert "hint: with --stage-shard samples belong to hosts: continue on 2 of them" in err
 
 
 def test_a_checkpoint_alone_is_enough(trained: Callable[..., Path], ipulaunch: Run) -> None:

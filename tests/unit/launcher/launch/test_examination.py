@@ -472,6 +472,33 @@ def test_settings_that_are_used_or_not_given_are_not_told(words: str, ipulaunch:
     assert "has no effect" not in ipulaunch("plan", "cifar10", "--pod", "4", *words.split()).err
 
 
+SHARD = "--data-dir /d --stage-dir /fast --stage-shard"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (f"{SHARD} --hosts a,b", "samples are shuffled within 2 shares, one for each host (--stage-shard)"),
+        (SHARD, "--stage-shard changes nothing on one host"),
+    ],
+)
+def test_a_plan_says_what_shares_make_of_the_order(words: str, said: str, ipulaunch: Run) -> None:
+    code, out, _ = ipulaunch("plan", "cosmoflow", *f"--pod 16 {words}".split())
+    assert code == 0 and said in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--data-dir /d --stage-shard", "--stage-shard has no effect without --stage-dir"),
+        (f"{SHARD} --elastic-hosts", "with --stage-shard samples belong to hosts"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused(words: str, said: str, ipulaunch: Run) -> None:
+    code, _, err = ipulaunch("plan", "cosmoflow", *f"--pod 16 {words}".split())
+    assert code == 6 and said in err
+
+
 @pytest.mark.parametrize(("workload", "option"), [("cosmoflow", "--data-dir"), ("imagenet", "--dataset-path")])
 @pytest.mark.parametrize("given", ["--stage-dir /fast", "--bad-records skip"])
 def test_what_only_records_need_is_refused_for_synthetic_samples(

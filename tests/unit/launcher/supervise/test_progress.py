@@ -177,6 +177,8 @@ def test_what_is_prepared_before_a_training_is_told_from_the_first_instance() ->
     progress = RunProgress(2)
     progress.take(0, Staging(3 << 20, 10 << 20))
     assert progress.preparing == "staging: 3 of 10 MiB"
+    progress.take(0, Staging(3 << 20, 10 << 20, 70.0))
+    assert progress.preparing == "staging: 3 of 10 MiB, about 70 s left"
     progress.take(0, Validating(3, 10))
     assert progress.preparing == "validating: 3 of 10 micro-batches"
     progress.take(0, Indexing(40, 1024))
