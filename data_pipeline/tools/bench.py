@@ -15,13 +15,14 @@ import tempfile
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import IpulaunchError, JobError
 from ipulaunch.data_pipeline.parallel import Report
 from ipulaunch.data_pipeline.tools import bench_set
 
 PIPELINES = ("ours", "reference", "limit")
+COLD = ", cold"  # of a pipeline's name: its files are dropped from memory before each pass
 _ROUNDS = 5
 _WARM_UP = 0.5  # as a fraction of the measured time; drains what was read ahead before the measurement
 
@@ -50,6 +51,8 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
     """Measure each pipeline for options["seconds"], in rounds."""
     workload, instances = options["workload"], options["instances"]
     pipelines: Sequence[str] = options.get("pipelines", PIPELINES)
+    if options.get("cold"):
+        pipelines = [name + state for state in ("", COLD) for name in pipelines]
     seconds = options["seconds"] / _ROUNDS
     with contextlib.ExitStack() as stack:
         data_dir = options.get("data_dir")
@@ -70,7 +73,10 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
                 report({"event": "progress", "what": "measurements", "done": done, "total": total})
     cores = len({core for share in shares for core in share})
     rows = [_row(name, readings[name], record_mb, cores) for name in pipelines]
-    ratios, spreads = _ratios({row["pipeline"]: row["rounds"] for row in rows})
+    rounds = {row["pipeline"]: row["rounds"] for row in rows}
+    ratios, spreads = _ratios(rounds, "")
+    for found, more in zip((ratios, spreads), _ratios(rounds, COLD)):
+        found.update(more)
     return {"rows": rows, "ratios": ratios, "ratio_spreads": spreads}
 
 
@@ -110,14 +116,14 @@ def _total(readings: List[Reading]) -> Dict[str, float]:
     }
 
 
-def _ratios(rounds: Dict[str, List[Dict[str, float]]]) -> Tuple[Dict[str, float], Dict[str, float]]:
+def _ratios(rounds: Dict[str, List[Dict[str, float]]], state: str) -> Tuple[Dict[str, float], Dict[str, float]]:
     """The medians of the ratios of each round, more than 1 where ours is better, and how far they lie apart."""
     found: Dict[str, List[float]] = {}
     for other in ("reference", "limit"):
-        for ours, theirs in zip(rounds["ours"], rounds.get(other, [])):
-            found.setdefault(f"ours / {other}", []).append(ours["samples_per_s"] / theirs["samples_per_s"])
+        for ours, theirs in zip(rounds.get(f"ours{state}", []), rounds.get(other + state, [])):
+            found.setdefault(f"ours / {other}{state}", []).append(ours["samples_per_s"] / theirs["samples_per_s"])
             per_core_second = theirs["processor_ms"] / ours["processor_ms"]
-            found.setdefault(f"ours / {other}, per core-second", []).append(per_core_second)
+            found.setdefault(f"ours / {other}{state}, per core-second", []).append(per_core_second)
     medians = {name: statistics.median(values) for name, values in found.items()}
     return medians, {name: _spread(values) for name, values in found.items()}
 
@@ -161,36 +167,67 @@ def _answer(connection: Connection) -> Any:
 
 def _measure_on_request(connection: Connection, task: Task) -> None:
     os.sched_setaffinity(0, task.cores)
+    from ipulaunch.data_pipeline.records.page_cache import forget, require_forgotten
     from ipulaunch.data_pipeline.tools.bench_pipelines import bound_tensorflow, open_pipelines
 
     bound_tensorflow(len(task.cores))
     try:
-        pipelines, record_mb = open_pipelines(task)
-        connection.send(record_mb)
+        opened = open_pipelines(task)
+        connection.send(opened.record_mb)
+        cold = Passes(max(1, opened.records // task.instances), lambda: forget(opened.paths))
         with contextlib.suppress(EOFError):
             while True:
                 name, seconds = connection.recv()
-                connection.send(_measure(pipelines[name](), seconds))
+                passes = None
+                if name.endswith(COLD):
+                    passes, name = cold, name[: -len(COLD)]
+                    passes.begin()
+                    require_forgotten(opened.paths[0])
+                connection.send(_measure(opened.pipelines[name](), seconds, passes))
     except IpulaunchError as error:
         connection.send(error)
 
 
-def _measure(batches: Iterator[int], seconds: float) -> Reading:
+class Passes:
+    """Begins every pass over a set in the same way: after so many samples."""
+
+    def __init__(self, samples: int, begin: Callable[[], None]) -> None:
+        self.samples, self.begin_one, self.left = samples, begin, samples
+
+    def begin(self) -> None:
+        self.begin_one()
+        self.left = self.samples
+
+    def count(self, samples: int) -> Tuple[float, float]:
+        """Some samples more; the seconds that it took to begin another pass, of the clock and of the processor."""
+        self.left -= samples
+        if self.left > 0:
+            return 0.0, 0.0
+        start, before = time.perf_counter(), time.process_time()
+        self.begin()
+        return time.perf_counter() - start, time.process_time() - before
+
+
+def _measure(batches: Iterator[int], seconds: float, passes: Optional[Passes] = None) -> Reading:
     """Take batches, each a number of samples, for some time."""
     start, before = time.perf_counter(), time.process_time()
     next(batches)
     first = (time.perf_counter() - start, time.process_time() - before)
-    _take(batches, _WARM_UP * seconds)
-    samples, elapsed, processor = _take(batches, seconds)
+    _take(batches, _WARM_UP * seconds, passes)
+    samples, elapsed, processor = _take(batches, seconds, passes)
     return Reading(samples / elapsed, processor / samples, *first, _memory_mb())
 
 
-def _take(batches: Iterator[int], seconds: float) -> Tuple[int, float, float]:
+def _take(batches: Iterator[int], seconds: float, passes: Optional[Passes] = None) -> Tuple[int, float, float]:
     """Take batches for some time: the samples, the seconds, and the processor time of this process."""
     start, before = time.perf_counter(), time.process_time()
     now, samples = start, 0
     while now < start + seconds:
-        samples += next(batches)
+        size = next(batches)
+        samples += size
+        if passes is not None:
+            pause, work = passes.count(size)
+            start, before = start + pause, before + work
         now = time.perf_counter()
     return samples, now - start, time.process_time() - before
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, NamedTuple, Sequence
 
 import tensorflow as tf
 
@@ -32,8 +32,17 @@ def bound_tensorflow(threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def open_pipelines(task: Task) -> Tuple[Pipelines, float]:
-    """The pipelines of a workload by name, and the megabytes of one record."""
+class Opened(NamedTuple):
+    """The pipelines of a workload by name, and what they read."""
+
+    pipelines: Pipelines
+    record_mb: float  # of one record, in the mean
+    records: int
+    paths: Sequence[Path]
+
+
+def open_pipelines(task: Task) -> Opened:
+    """The pipelines of a workload on a set."""
     threads = len(task.cores)
     directory = Path(task.data_dir)
     if task.workload == "cosmoflow":
@@ -59,7 +68,7 @@ def open_pipelines(task: Task) -> Tuple[Pipelines, float]:
     named: Pipelines = {
         name: functools.partial(references.named, pipeline, directory) for name, pipeline in pipelines.items()
     }
-    return named, float(index.lengths.mean()) / 1e6
+    return Opened(named, float(index.lengths.mean()) / 1e6, index.records, index.paths)
 
 
 def _ours(source: Source, task: Task) -> Iterator[int]:

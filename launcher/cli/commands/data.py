@@ -134,6 +134,9 @@ def audit(run: str, runs_dir: Path, as_json: bool) -> None:
 @click.option("--data-dir", type=click.Path(), help="Set to read. Default: a small one, generated for the purpose.")
 @number_option("--instances", 1, click.IntRange(1), "Processes that read at the same time.")
 @number_option("--seconds", 5.0, click.FloatRange(0.1), "Seconds to measure each pipeline for.")
+@click.option(
+    "--cold", is_flag=True, help="Also measure with the set's files dropped from the host's memory before every pass."
+)
 @json_option
 def bench(as_json: bool, **options: Any) -> None:
     """Compare our input pipeline with a conventional tf.data one and with what the machine can do at most."""

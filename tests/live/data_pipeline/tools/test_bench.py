@@ -14,7 +14,7 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from ipulaunch.configs.errors import DataError
+from ipulaunch.configs.errors import DataError, NotReadyError
 from ipulaunch.data_pipeline.tools import bench
 from ipulaunch.data_pipeline.tools.bench import PIPELINES, Task, run
 from ipulaunch.data_pipeline.tools.new_set import encode_example, write_records
@@ -50,6 +50,26 @@ def test_a_measurement_has_a_row_for_each_pipeline_and_ratios(volumes: Path) -> 
     ratios = [f"ours / {other}{unit}" for other in ("reference", "limit") for unit in ("", ", per core-second")]
     assert list(result["ratios"]) == list(result["ratio_spreads"]) == ratios
     assert events[-1] == {"event": "progress", "what": "measurements", "done": 15, "total": 15}
+
+
+def test_cold_files_are_measured_beside_warm_ones(volumes: Path) -> None:
+    options = {"workload": "cosmoflow", "data_dir": str(volumes), "instances": 1, "seconds": 0.3, "cold": True}
+    try:
+        result = run(options, lambda event: None)
+    except NotReadyError as error:  # on a file system in memory
+        assert "cannot be read cold" in error.message
+        return
+    assert [row["pipeline"] for row in result["rows"]] == [*PIPELINES, *(f"{name}, cold" for name in PIPELINES)]
+    assert {"ours / reference", "ours / reference, cold", "ours / limit, cold, per core-second"} <= set(
+        result["ratios"]
+    )
+
+
+def test_every_pass_begins_after_as_many_samples() -> None:
+    begun: List[int] = []
+    passes = bench.Passes(5, lambda: begun.append(1))
+    times = [passes.count(2) for _ in range(6)]
+    assert len(begun) == 2 and [time > (0.0, 0.0) for time in times] == [False, False, True, False, False, True]
 
 
 def test_a_damaged_set_ends_a_measurement_as_a_data_error(volumes: Path) -> None:
