@@ -164,7 +164,12 @@ def settings_from(workload: str, values: Dict[str, Any], *, on_cpus: bool, elsew
         )
     for key, path in relative_paths(resolved.settings).items() if elsewhere else ():
         raise SettingsError(f"{resolved.origins[key]}: {key} is {path}, {SEEN_FROM_HERE}", hint=WHOLE_PATH)
-    return resolved._replace(settings=with_whole_paths(resolved.settings))
+    resolved = resolved._replace(settings=with_whole_paths(resolved.settings))
+    if elsewhere or resolved.settings.data.directory is None:
+        return resolved
+    from ipulaunch.launcher.launch.larger_sets import with_long_runs  # other launches do without
+
+    return with_long_runs(resolved)
 
 
 def _joined(words: Tuple[str, ...]) -> Any:

@@ -15,10 +15,9 @@ from ipulaunch.configs.settings.schema import leaves, value_of
 from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.launcher.launch.earlier_runs import option, shown
-from ipulaunch.topology.planning.batch import Batch
+from ipulaunch.topology import Batch, Plan
 from ipulaunch.topology.planning.host_events import events_of
 from ipulaunch.topology.planning.identity import differences, identity_of
-from ipulaunch.topology.planning.plan import Plan
 
 # The setting behind each part of an identity that a single setting decides.
 _SETTINGS = {
