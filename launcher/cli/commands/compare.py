@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 import click
 
 from ipulaunch.configs.errors import UsageError
 from ipulaunch.configs.runs.directory import write_whole
-from ipulaunch.configs.runs.secrets import secret_values
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.cli.commands.status import runs_dir
 from ipulaunch.launcher.cli.options import offers
 
 _MOST = 6  # runs: so many colours and strokes can be told apart
-_WIDEST = 60  # characters of a cell on the terminal
 
 
 @click.command("compare")
@@ -45,6 +42,7 @@ def command(
 
     Each RUN is a run directory or its name. The first one is what the others are compared with.
     """
+    from ipulaunch.launcher.report.compare_text import compare_text, harmless
     from ipulaunch.launcher.report.comparison import as_data, compared
     from ipulaunch.launcher.report.effects import effects_of
     from ipulaunch.launcher.report.page import require_templates
@@ -65,9 +63,9 @@ def command(
     if output is not None:
         _write(output, comparison, effects)
     if as_json:
-        click.echo(json.dumps(_shown(as_data(comparison, effects)), indent=1))
+        click.echo(json.dumps(harmless(as_data(comparison, effects)), indent=1))
         return
-    click.echo("\n\n".join(_parts(comparison, effects)))
+    click.echo(compare_text(comparison, effects))
     if output is not None:
         click.echo(f"\npage: {output}")
 
@@ -91,44 +89,3 @@ def _write(output: Path, comparison: Any, effects: Sequence[Any]) -> None:
         raise UsageError(
             f"the page {output} cannot be written: {error.strerror}", hint="give -o another place"
         ) from error
-
-
-def _parts(comparison: Any, effects: Sequence[Any]) -> List[str]:
-    """The comparison for the terminal, part by part."""
-    from ipulaunch.launcher.report.compare_page import difference_rows, outcome_rows, run_rows
-    from ipulaunch.launcher.report.comparison import ENVIRONMENT, PLAN, SAMPLE, SETTINGS
-    from ipulaunch.launcher.show.picture import table
-
-    parts = [run_rows(comparison)]
-    for kind in (SETTINGS, PLAN, ENVIRONMENT):
-        rows = difference_rows(comparison, kind)
-        parts += [[(kind, *rows[0][1:]), *rows[1:]]] if rows else []
-    parts += [outcome_rows(comparison)] if comparison.outcomes else []
-    texts = [table([[_cell(cell) for cell in row] for row in rows]) for rows in parts]
-    if comparison.axis == SAMPLE:
-        texts.append("the batches differ: compare curves by sample, not by update")
-    for effect in effects:
-        lines = [f"{effect.run}, {effect.what}: {effect.text}"]
-        lines += [f"  can explain it: {cause}" for cause in effect.explained_by]
-        lines += [f"  {effect.advice}"] if effect.advice else []
-        texts.append("\n".join(_shown(line) for line in lines))
-    if not effects:
-        texts.append("the throughputs are within 5 %, and the best values within 1 %")
-    return texts
-
-
-def _cell(text: str) -> str:
-    whole = str(_shown(text)).replace("\n", " ")
-    return whole if len(whole) <= _WIDEST else whole[: _WIDEST - 1] + "…"
-
-
-def _shown(value: Any) -> Any:
-    """A value whose texts, at any depth, are without secrets and steer no terminal."""
-    from ipulaunch.launcher.report.page import plain_text
-
-    if isinstance(value, str):
-        return plain_text(value, secret_values(os.environ))
-    if isinstance(value, dict):
-        found: Dict[Any, Any] = {_shown(key): _shown(each) for key, each in value.items()}
-        return found
-    return [_shown(each) for each in value] if isinstance(value, (list, tuple)) else value
