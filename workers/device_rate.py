@@ -5,7 +5,6 @@ All instances of a host compute at the same time, each bound to its cores. They 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import multiprocessing
 import os
@@ -15,9 +14,10 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Callable, Dict, List
 
 from ipulaunch.configs.errors import JobError
-from ipulaunch.configs.runs.job import Job, from_yaml
+from ipulaunch.configs.runs.job import from_yaml
 from ipulaunch.data_pipeline.reported import Report, reported, settle
-from ipulaunch.topology.planning.plan import Plan, from_json
+from ipulaunch.topology.capacity.ranges import Range, total
+from ipulaunch.topology.planning.plan import from_json
 from ipulaunch.workers.lifecycle.binding import bind_as_planned, size_pools
 
 _ROUNDS = 5
@@ -50,13 +50,14 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
         for process in processes:
             process.terminate()
             process.join()
-    rounds = [sum(each) / instances for each in zip(*rates)]
-    return {"device_samples_per_s": {"low": min(rounds), "high": max(rounds)}}
+    rounds = [total(each).times(1 / instances) for each in zip(*rates)]
+    low, high = min(each.low for each in rounds), max(each.high for each in rounds)
+    return {"device_samples_per_s": {"low": low, "high": high}}
 
 
-def _answers(connections: List[Connection], report: Report) -> List[List[float]]:
+def _answers(connections: List[Connection], report: Report) -> List[List[Range]]:
     """What each instance has measured; an error as soon as one has ended without an answer."""
-    found: List[List[float]] = []
+    found: List[List[Range]] = []
     waiting = list(connections)
     while waiting:
         for connection in wait(waiting):
@@ -80,60 +81,31 @@ def _measure(options: Dict[str, Any], index: int, together: Any, connection: Con
     job, plan = from_yaml(options["job"], "the job"), from_json(options["plan"])
     binding = bind_as_planned(plan.placements[index])
     threads = size_pools(binding.cores, job, os.environ).in_force()
+    from ipulaunch.workers.one_update import make_update  # imports TensorFlow, which counts the cores
+
     try:
-        update = _update(job, plan, index, threads.data)
+        update = make_update(job, plan, index, threads.data)
         update()  # compiles
         together.wait(_MOST_S)
         samples = plan.batch.global_size / plan.instances
-        connection.send([samples * rate for rate in _rates(update, options["seconds"] / _ROUNDS)])
+        rates = _rates(update, options["seconds"] / _ROUNDS, is_one_thread=threads.intra_op == 1)
+        connection.send([rate.times(samples) for rate in rates])
     except Exception as error:  # noqa: BLE001 - the parent says it
         connection.send(f"{type(error).__name__}: {error}")
 
 
-def _rates(update: Callable[[], object], seconds: float) -> List[float]:
-    """Weight updates/s of each round."""
+def _rates(update: Callable[[], object], seconds: float, *, is_one_thread: bool) -> List[Range]:
+    """Weight updates/s of each round: by the clock, and at most by the processor time, if others use the same cores."""
     rates = []
     for _ in range(_ROUNDS):
-        start, updates = time.perf_counter(), 0
+        start, before, updates = time.perf_counter(), time.process_time(), 0
         while not updates or time.perf_counter() < start + seconds:
             update()
             updates += 1
-        rates.append(updates / (time.perf_counter() - start))
+        by_clock = updates / (time.perf_counter() - start)
+        alone = updates / (time.process_time() - before) if is_one_thread else by_clock
+        rates.append(Range(by_clock, max(by_clock, alone)))
     return rates
-
-
-def _update(job: Job, plan: Plan, index: int, threads: int) -> Any:
-    """A function that makes a weight update of an instance, on samples that are in memory."""
-    from ipulaunch.data_pipeline.sources.normalise import as_sent
-    from ipulaunch.data_pipeline.sources.selection import make_sources
-    from ipulaunch.data_pipeline.stream import Shuffle, training_stream
-    from ipulaunch.topology.planning.host_events import events_of
-    from ipulaunch.workers.backends.collective import Alone
-    from ipulaunch.workers.backends.selection import make_backend, make_devices
-    from ipulaunch.workers.state.training_state import prepare_training
-
-    settings, batch = job.settings, plan.batch
-    data = dataclasses.replace(
-        settings.data,
-        directory=None,
-        stage_dir=None,
-        bad_records="fail",
-        synthetic_data="cpu",
-        n_train=batch.global_size,
-    )
-    settings = dataclasses.replace(settings, data=data)
-    job = job._replace(settings=settings)
-    make_devices(job)
-    backend = make_backend(job, plan, index, Alone())
-    events, _ = events_of(settings.training, data.n_train, batch)
-    trained, _ = prepare_training(backend, events, native_half=False)
-    made = make_sources(job, plan, index, threads, meet=str, progress=lambda *done: None)
-    stream = training_stream(
-        made["train"], batch, backend.replicas, shuffle=Shuffle(0), updates=range(1), by_replica=True, threads=threads
-    )
-    inputs = iter(as_sent(stream, settings, threads).cache().repeat())
-    function: Any = trained.make_train_function()  # type: ignore[attr-defined]
-    return lambda: function(inputs)
 
 
 if __name__ == "__main__":

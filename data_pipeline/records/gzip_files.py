@@ -30,6 +30,11 @@ _MOST_IN_ONE = 1032  # bytes that deflate packs into one
 _PACKED_PIECE, _PIECE = 1 << 17, 1 << 19
 
 
+def uses_isal() -> bool:
+    """Whether isal unpacks, and not the standard library alone."""
+    return igzip_lib is not None
+
+
 def is_gzip(path: Path) -> bool:
     """Whether a file is packed, by its first bytes and not by its name."""
     try:

@@ -63,7 +63,7 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
 
 def _about(found: Found, options: Dict[str, Any], seconds: float) -> Dict[str, Any]:
     """The form of a set, the bytes of its samples, and how fast its disk is."""
-    about: Dict[str, Any] = {"form": found.form, "uses_isal": gzip_files.igzip_lib is not None}
+    about: Dict[str, Any] = {"form": found.form, "uses_isal": gzip_files.uses_isal()}
     if not options["is_made"]:
         about["stored_bytes"] = found.stored_bytes
     if options["reads_disk"]:

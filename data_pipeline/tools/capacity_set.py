@@ -8,11 +8,11 @@ from typing import Any, List, NamedTuple, Sequence
 
 from ipulaunch.configs.runs.job import Job
 from ipulaunch.configs.settings.cosmoflow import CosmoflowData
+from ipulaunch.configs.settings.images import ImageData
 from ipulaunch.data_pipeline.parallel import Report, cores
 from ipulaunch.data_pipeline.records.pixels import FORMAT
 from ipulaunch.data_pipeline.sources import cosmoflow, imagenet
 from ipulaunch.data_pipeline.sources.pixel_records import first_head, image_records
-from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.tools import build_imagenet, make_cosmoflow, make_images
 from ipulaunch.topology.capacity.forms import GZIP, JPEG, PIXELS, RECORDS, SMALL_JPEG
 
@@ -24,7 +24,7 @@ _ENOUGH = 1024  # samples of an epoch, as starting one takes time too
 class Found(NamedTuple):
     """A set to measure with."""
 
-    source: Source
+    source: Any
     files: Sequence[Path]
     form: str
     stored_bytes: float  # of a sample
@@ -67,6 +67,7 @@ def _open(job: Job, files: Sequence[Path], directory: Path) -> Any:
     if isinstance(data, CosmoflowData):
         data = dataclasses.replace(data, n_train=1 << 40)
         return cosmoflow.CosmoflowRecords(data, "train", threads=threads, files=links)
+    assert isinstance(data, ImageData)
     return image_records(
         directory, "train", files=links, seed=0, augment=True, threads=threads, side=data.side, classes=data.classes
     )

@@ -215,7 +215,7 @@ ORDERS = {
     "workers": (
         *("models", "backends", "lifecycle", "pasted_line", "startup", "arguments", "programs", "bound"),
         *("instance", "feeds", "progress", "state", "trainers", "train", "validate", "run", "serving", "server"),
-        *("device_rate", "__main__"),
+        *("one_update", "device_rate", "__main__"),
     ),
 }
 MOST_IMPORTS, MOST_LINES = 12, 350

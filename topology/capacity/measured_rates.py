@@ -27,7 +27,9 @@ def with_measured(inputs: Inputs, result: Mapping[str, Any], *, is_here: bool) -
     memory = _measured(result.get("memory_bytes_per_s"), "this machine, all cores copy")
     if is_here and memory is not None:
         inputs = inputs._replace(memory=memory)
-    device = _measured(result.get("device_samples_per_s"), "this machine, all instances compute")
+    device = _measured(
+        result.get("device_samples_per_s"), "this machine, all instances compute; at most by their processor time"
+    )
     return inputs if device is None else inputs._replace(device=device)
 
 
