@@ -49,8 +49,9 @@ def run(options: Dict[str, Any], report: Report) -> Dict[str, Any]:
         rates = _answers([connection for connection, _ in pipes], report)
     finally:
         for process in processes:
-            process.terminate()
-            process.join()
+            if process.pid is not None:
+                process.terminate()
+                process.join()
     rounds = [total(each).times(1 / instances) for each in zip(*rates)]
     low, high = min(each.low for each in rounds), statistics.median(each.high for each in rounds)
     return {"device_samples_per_s": {"low": low, "high": high}}
