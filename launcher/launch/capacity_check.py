@@ -58,8 +58,8 @@ def verdict_text(chain: Chain) -> str:
 
 def _limit(chain: Chain) -> str:
     """The link of the hosts that limits, whatever the others do."""
-    known = [(link.pod.high, link.name) for link in chain.links[:-1] if link.pod is not None]
-    return min(known)[1]
+    known = [(link.pod.high, -link.pod.low, link.name) for link in chain.links[:-1] if link.pod is not None]
+    return min(known)[2]
 
 
 def _hosts(chain: Chain) -> str:

@@ -122,8 +122,8 @@ class Chain(NamedTuple):
 
     @property
     def bottleneck(self) -> Optional[Link]:
-        """The slowest link: where ranges overlap, the one that limits even if all others are at their best."""
-        known = [(link.pod.high, link.pod.low, place) for place, link in enumerate(self.links) if link.pod is not None]
+        """The slowest link: where ranges overlap, the one that surely limits, whatever the others do."""
+        known = [(link.pod.high, -link.pod.low, place) for place, link in enumerate(self.links) if link.pod is not None]
         return self.links[min(known)[2]] if known else None
 
     @property
