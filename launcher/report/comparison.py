@@ -16,6 +16,7 @@ from ipulaunch.launcher.report.story import RunStory
 UPDATE, SAMPLE = "update", "sample"
 SETTINGS, PLAN, ENVIRONMENT = "settings", "plan", "environment"
 NOTHING = "-"
+_RESUME = "training.resume"
 _HIGHER = ("accuracy", "auc", "precision", "recall", "top")  # is better; of all else, lower is
 
 
@@ -92,7 +93,10 @@ def _settings(stories: Sequence[RunStory]) -> List[Difference]:
     for story in stories:
         settings = story.job.settings if story.job else None
         keys = [leaf.key for leaf in leaves(type(settings))] if settings else []
-        tables.append({key: setting_text(value_of(settings, key)) for key in keys})
+        table = {key: setting_text(value_of(settings, key)) for key in keys}
+        if table.get(_RESUME) == str(story.run.path):  # a restart, which the attempts tell
+            table[_RESUME] = NOTHING
+        tables.append(table)
     found = _facts(SETTINGS, tables)
     return [each._replace(texts=(MASK,) * len(each.texts)) if is_secret(each.name) else each for each in found]
 
@@ -118,7 +122,6 @@ def _plan_of(story: RunStory) -> Dict[str, str]:
         "instances": str(plan.instances),
         "hosts": ", ".join(plan.hosts[:8]),
         "cores per instance": ", ".join(map(str, cores)),
-        "micro-batch": str(plan.batch.micro_size),
         "accumulation": str(plan.batch.accumulation),
         "global batch": str(plan.batch.global_size),
         "shared cores": "yes" if plan.oversubscribed else "no",

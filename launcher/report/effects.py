@@ -37,7 +37,6 @@ _CAN_CHANGE: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     (SETTINGS, "launch.", (THROUGHPUT,)),
     (SETTINGS, "estimator.", (THROUGHPUT, LEARNING)),
     (PLAN, "workload", (THROUGHPUT, LEARNING)),
-    (PLAN, "micro-batch", (THROUGHPUT, LEARNING)),
     (PLAN, "accumulation", (THROUGHPUT, LEARNING)),
     (PLAN, "global batch", (THROUGHPUT, LEARNING)),
     (PLAN, "", (THROUGHPUT,)),

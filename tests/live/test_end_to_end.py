@@ -55,10 +55,11 @@ def curve(path: Path) -> Any:
 @pytest.mark.core
 def test_a_rehearsal_leaves_a_complete_run(rehearsal: Path) -> None:
     run = rehearsal / "run"
-    # Curves are drawn where matplotlib is.
-    assert sorted(path.name for path in run.iterdir() if path.stem != "curves") == [
+    # Curves are drawn where matplotlib is, and the page where Jinja2 is.
+    assert sorted(path.name for path in run.iterdir() if path.stem not in ("curves", "report")) == [
         "asked.json", "checkpoints", "command.txt", "endings.jsonl", "engine.txt", "history.csv", "instance-000",
-        "instance-001", "job.yaml", "launcher.json", "metrics.jsonl", "plan.json", "summary.json", "tensorboard",
+        "instance-001", "job.yaml", "launcher.json", "metrics.jsonl", "origins.json", "plan.json", "summary.json",
+        "tensorboard",
     ]  # fmt: skip
     summary = json.loads((run / "summary.json").read_text())
     assert summary["updates"] == 12 and summary["samples"] == 48

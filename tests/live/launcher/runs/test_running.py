@@ -19,6 +19,7 @@ from ipulaunch.configs.runs.job import Job, from_yaml
 from ipulaunch.configs.settings.workloads import resolve
 from ipulaunch.launcher.engines.command import Command
 from ipulaunch.launcher.launch.launch import Launch
+from ipulaunch.launcher.report.page import is_possible
 from ipulaunch.launcher.runs import attending, one_attempt, run_files
 from ipulaunch.launcher.runs.run_files import run_path
 from ipulaunch.launcher.runs.running import run_launch
@@ -72,6 +73,7 @@ def test_contents_of_a_run(tmp_path: Path, make_launch: MakeLaunch, display: Dis
         "instance-001",
         "launcher.json",
         "plan.json",
+        *(["report.html"] if is_possible() else []),
     ]
     assert from_json(run.plan.read_text(encoding="utf-8")) == launch.solution.plan
     assert run.command.read_text(encoding="utf-8") == launch.command.shell() + "\n"
