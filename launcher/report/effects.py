@@ -6,6 +6,7 @@ from typing import List, NamedTuple, Tuple
 
 from ipulaunch.configs.text import some
 from ipulaunch.launcher.report.comparison import ENVIRONMENT, PLAN, SETTINGS, Comparison, Difference
+from ipulaunch.launcher.report.how_it_went import longest_wait
 
 _CLEAR = 0.05  # of a throughput; less is noise on most machines
 _CLOSE = 0.01  # of a measure, relative to the larger one
@@ -87,18 +88,13 @@ def _throughput(comparison: Comparison, number: int) -> List[Effect]:
     causes = _causes(comparison, number, THROUGHPUT)
     word = "faster" if ratio > 1 else "slower"
     text = f"{abs(ratio - 1):.0%} {word} than {comparison.names[0]}"
-    waits = [_waits(comparison, each) for each in (0, number)]
-    if None not in waits and abs(waits[0] - waits[1]) > _CLEAR:
-        text += f"; it waits for data {waits[1]:.0%} of the time, and {comparison.names[0]} {waits[0]:.0%}"
+    own, first = (longest_wait(comparison.stories[each]) for each in (number, 0))
+    if own is not None and first is not None and abs(own - first) > _CLEAR:
+        text += f"; it waits for data {own:.0%} of the time, and {comparison.names[0]} {first:.0%}"
     advice = (
         "" if causes else "nothing that is recorded explains it: look for other load on the machines, and run again"
     )
     return [Effect(comparison.names[number], THROUGHPUT, text, causes, advice)]
-
-
-def _waits(comparison: Comparison, number: int) -> float:
-    seconds = comparison.stories[number].seconds
-    return seconds.get("data", 0.0) / (sum(seconds.values()) or 1.0)
 
 
 def _learning(comparison: Comparison, number: int) -> List[Effect]:

@@ -14,7 +14,6 @@ from ipulaunch.launcher.report.story import Attempt, RunStory
 _MOST_PANELS = 16
 _MOST_BARS = 12  # the slowest instances
 _MOST_MARKS = 100  # of an attempt, in the picture
-_WAITS = "data"  # what an instance waits for
 # Of what an update consists of, as instances record it.
 _WORDS = {
     "data": "waiting for data",
@@ -77,7 +76,7 @@ def not_drawn(measures: Measures) -> str:
 
 
 def times(story: RunStory) -> List[Share]:
-    """Where the time of the updates went, over all instances."""
+    """Where the time of all instances went."""
     seconds = story.seconds
     total = sum(seconds.values())
     if not total:
@@ -95,8 +94,15 @@ def times(story: RunStory) -> List[Share]:
 
 
 def waiting_for_data(records: InstanceRecords) -> Optional[float]:
-    """The part of its time that an instance waits for data, where it records that."""
-    return _share(records, _WAITS) if records.seconds else None
+    """The part of its time, validation apart, that an instance waits for data, where it records that."""
+    training_s = sum(records.seconds.values()) - records.seconds.get("validation", 0.0)
+    return min(1.0, records.seconds.get("data", 0.0) / training_s) if training_s > 0 else None
+
+
+def longest_wait(story: RunStory) -> Optional[float]:
+    """That of the instance that waits longest: updates take all instances together, so it holds up the others."""
+    found = (waiting_for_data(records) for records in story.instances)
+    return max((share for share in found if share is not None), default=None)
 
 
 def _share(records: InstanceRecords, name: str) -> float:

@@ -95,7 +95,7 @@ def _head(story: RunStory) -> List[Tuple[str, str]]:
     leader = story.instances[0]
     total = leader.training.total_updates if leader.training else 0
     rates = how_it_went.rates(story)
-    waits = [share for share in map(how_it_went.waiting_for_data, story.instances) if share is not None]
+    waits = how_it_went.longest_wait(story)
     return [
         ("workload", f"{plan.workload} on {plan.system}{_on_what(story)}" if plan else ""),
         ("began", utc(first_s) if first_s else ""),
@@ -106,7 +106,7 @@ def _head(story: RunStory) -> List[Tuple[str, str]]:
         ("attempts", str(story.attempts[-1].number)),
         ("updates", f"{leader.update:,} of {total:,}" if total else ""),
         ("throughput", f"{number_text(sum(rates.values()))} samples/s" if rates else ""),
-        ("waiting", f"for data {100 * sum(waits) / len(waits):.0f} % of the time" if waits else ""),
+        ("waiting", f"for data {100 * waits:.0f} % of the time" if waits is not None else ""),
     ]
 
 

@@ -155,3 +155,12 @@ def test_the_terminal_and_json_show_no_secrets_and_steer_nothing(
         done = ipulaunch("compare", "done", "stopped", "--runs-dir", str(tmp_path), *words)
         assert done.code == 0 and "hunter2" not in done.out and "***" in done.out
         assert "\x1b" not in done.out and "\\u001b" not in done.out
+
+
+def test_a_run_that_waits_longer_says_so(make_run: MakeRun) -> None:
+    slow = make_run("slow", rate=5.0)
+    slow.instances[0].seconds.update({"data": 3.0, "device": 1.0, "validation": 9.0})
+    fast = make_run("fast")
+    fast.instances[0].seconds.update({"data": 1.0, "device": 9.0})
+    (effect,) = effects_of(compared([fast, slow], {}))
+    assert effect.text == "50% slower than fast; it waits for data 75% of the time, and fast 10%"
