@@ -29,7 +29,7 @@ def test_a_port_that_is_taken_is_named_with_its_option() -> None:
 
 
 def test_a_host_that_is_not_here_is_named_as_such() -> None:
-    with pytest.raises(NotReadyError, match="this machine has no address 192.0.2.1") as found:
+    with pytest.raises(NotReadyError, match=r"this machine has no address 192\.0\.2\.1") as found:
         require_free(Address("192.0.2.1", 0, 0))  # an address for documents
     assert "--host" in str(found.value.hint)
 
