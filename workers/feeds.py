@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 import numpy as np
 
 from ipulaunch.configs.runs.events import Replaced, Replacement, Validating
-from ipulaunch.data_pipeline.order import shuffle_of, validation_batch
+from ipulaunch.data_pipeline.order import validation_batch
 from ipulaunch.data_pipeline.parallel import throttled
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
@@ -23,7 +23,7 @@ def training_feed(instance: Instance, source: Source, updates: range, trace: Opt
         source,
         instance.batch,
         instance.backend.replicas,
-        shuffle=shuffle_of(instance.settings, instance.plan),
+        shuffle=instance.shuffle,
         updates=updates,
         by_replica=instance.backend.runs_by_replica,
         threads=instance.threads,

@@ -11,6 +11,7 @@ import tensorflow as tf
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import Times, WarningEvent
 from ipulaunch.configs.runs.job import Job
+from ipulaunch.data_pipeline.order import Shuffle, shuffle_of
 from ipulaunch.data_pipeline.sources.normalise import as_sent
 from ipulaunch.topology import Batch
 from ipulaunch.topology.capacity.energy import energy_in
@@ -36,6 +37,11 @@ class Instance:
     @property
     def settings(self) -> Any:
         return self.job.settings
+
+    @property
+    def shuffle(self) -> Shuffle:
+        """The order in which the training takes its samples."""
+        return shuffle_of(self.settings, self.plan)
 
     @property
     def batch(self) -> Batch:

@@ -8,7 +8,6 @@ import numpy as np
 
 from ipulaunch.configs.runs.events import Resumed, Training
 from ipulaunch.configs.settings.estimators import KERAS
-from ipulaunch.data_pipeline.order import shuffle_of
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.planning.batch import updates_per_epoch
 from ipulaunch.topology.planning.host_events import HostEvents, events_of
@@ -78,7 +77,7 @@ def _announce(instance: Instance, source: Source, events: HostEvents, first_upda
             api=settings.api,
             batch=batch.formula,
             preparation=source.preparation,
-            shares=shuffle_of(settings, instance.plan).shares,
+            shares=instance.shuffle.shares,
         )
     )
 

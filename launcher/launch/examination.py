@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
-from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.messages import Message, note, warning
 from ipulaunch.configs.settings.data import Data
 from ipulaunch.configs.settings.estimators import KERAS, check_accumulation
-from ipulaunch.configs.settings.workload import WorkloadSettings
 from ipulaunch.configs.settings.workloads import Resolved
 from ipulaunch.configs.text import counted
 from ipulaunch.launcher.launch.pipeline_checks import check_replicas, check_validation, pipeline_facts, refused_by_ipus
@@ -38,7 +36,6 @@ def examine(resolved: Resolved, plan: Plan, is_rehearsal: bool) -> Tuple[List[Fa
     calls = calls if settings.data.is_synthetic else f"up to {calls}"
     facts.append(Fact("host", calls if settings.training.training else "no training, only validation"))
     facts.append(Fact("data", _samples(settings.data)))
-    facts += _order(settings, len(plan.hosts))
     if is_rehearsal and (settings.pipeline.schedule != "Grouped" or settings.pipeline.device_mapping):
         notes.append("a rehearsal runs stage after stage: the schedule and the device mapping count in the plan alone")
     if is_rehearsal and settings.training.precision != "32.32":
@@ -68,26 +65,6 @@ def _samples(data: Data) -> str:
     if data.is_synthetic:
         return f"{found}, synthetic"
     return f"up to {found}, from {data.directory or f'{data.option}, which is not given'}"
-
-
-def _order(settings: WorkloadSettings, hosts: int) -> List[Fact]:
-    """What --stage-shard makes of the order of samples."""
-    if not settings.data.stage_shard:
-        return []
-    if settings.survival.elastic_hosts:
-        raise SettingsError(
-            "--elastic-hosts goes on with fewer hosts, and with --stage-shard samples belong to hosts",
-            hint="give one of the two",
-        )
-    if hosts == 1:
-        return [Fact("order", "--stage-shard changes nothing on one host, which reads all samples")]
-    return [
-        Fact(
-            "order",
-            f"samples are shuffled within {hosts} shares, one for each host (--stage-shard); another number of hosts"
-            " is another order",
-        )
-    ]
 
 
 def _calls(events: HostEvents, most_s: Optional[float]) -> str:

@@ -11,6 +11,7 @@ from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.examination import examine
+from ipulaunch.launcher.launch.order_facts import order_facts
 from ipulaunch.launcher.launch.planning import UnnamedHosts, plan_for, require_names
 from ipulaunch.topology.planning.refusals import check_pipeline, refuse_before_sdk
 from ipulaunch.topology.planning.solver import Solution
@@ -55,4 +56,5 @@ def plan_workload(
 
         require_continuable(resolved, solution.plan)
     facts, messages = examine(resolved, solution.plan, engine.is_rehearsal)
+    facts += order_facts(settings, len(solution.plan.hosts))
     return solution._replace(training=tuple(facts), messages=(*solution.messages, *messages))
