@@ -32,7 +32,7 @@ POLL_S = 0.05
 ROUNDS = 3
 LAUNCHER = [sys.executable, "-m", "ipulaunch.launcher"]
 REHEARSAL = ["--pod=4", "--engine=openmpi"]
-COMMON = ["--no-validation", "--num-epochs=6", "--set", "training.ckpts_per_epoch=0"]
+COMMON = ["--no-validation", "--num-epochs=4", "--set", "training.ckpts_per_epoch=0"]
 # Of each case: the workload, and its options beside the set.
 CASES: Dict[str, List[str]] = {
     "cosmoflow": ["cosmoflow", "--n-train=512"],
