@@ -11,8 +11,7 @@ from ipulaunch.configs.runs.directory import RunDirectory, records_of, write_who
 from ipulaunch.launcher.report.page import is_possible, require_templates
 from ipulaunch.launcher.report.story import RunStory, read_story
 from ipulaunch.launcher.runs.run_state import plan_of, state_from_records
-from ipulaunch.launcher.runs.states import statuses
-from ipulaunch.launcher.schedulers.scheduler import JobState
+from ipulaunch.launcher.runs.states import state_of
 from ipulaunch.launcher.show.display import Display
 
 _AT_THE_END_S = 15.0  # for an audit: nobody waits longer for a run that has ended
@@ -22,9 +21,8 @@ RENEWED_S = 5
 def told(path: Path) -> RunStory:
     """The story of a run, with the state that its records and its scheduler give it."""
     run = records_of(path)
-    (status,), _ = statuses([path])
     plan = plan_of(run) or plan_of(RunDirectory(path))
-    return read_story(run, plan, JobState(status.state, status.said), path.name)
+    return read_story(run, plan, state_of(path), path.name)
 
 
 def write_report(path: Path, to: Optional[Path], *, follows: bool = False) -> Iterator[Path]:

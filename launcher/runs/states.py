@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -92,6 +93,18 @@ def statuses(paths: Sequence[Path]) -> Tuple[List[RunStatus], List[str]]:
         job = jobs.get(path)
         found.append(_status(path, job, said.get((job.scheduler, job.id)) if job else None, living))
     return found, notes
+
+
+def state_of(path: Path) -> JobState:
+    """The state of one run alone, without how far it is: that takes time in proportion to its records."""
+    run = records_of(path)
+    job, said = None, None
+    with contextlib.suppress(IpulaunchError):  # the records say what a scheduler that does not answer cannot
+        job = record.read(path)
+        if job is not None:
+            said = scheduler_of(job.scheduler).observe([job]).states.get(job.id)
+    plan = plan_of(run) or plan_of(RunDirectory(path))
+    return _combined(job, said, state_from_records(run, plan, runs_here(), is_here=job is None))
 
 
 def how_to_end(path: Path) -> str:

@@ -14,6 +14,7 @@ from fixtures.runs import untraced_copy
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.launcher.runs import reporting
 from ipulaunch.launcher.runs.reporting import report_at_end, write_report
+from ipulaunch.launcher.runs.states import state_of, statuses
 from ipulaunch.launcher.schedulers.scheduler import DONE, RUNNING, JobState
 from ipulaunch.launcher.show.display import Display
 
@@ -104,3 +105,10 @@ def test_the_page_is_renewed_until_the_run_has_ended(run: RunDirectory, monkeypa
     monkeypatch.setattr(time, "sleep", sleep)
     assert list(write_report(run.path, None, follows=True)) == [run.report] * 3
     assert renewed == [True, True] and 'http-equiv="refresh"' not in run.report.read_text()
+
+
+@pytest.mark.parametrize(("name", "word"), [("done", "done"), ("failed", "failed"), ("stopped", "stopped")])
+def test_the_state_of_one_run_is_that_of_its_status(name: str, word: str, tmp_path: Path) -> None:
+    path = untraced_copy(name, tmp_path).path
+    (status,), _ = statuses([path])
+    assert state_of(path) == JobState(status.state, status.said) and status.state == word
