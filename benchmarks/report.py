@@ -1,7 +1,6 @@
 """How long `ipulaunch report` takes for a run of 1,000,000 logged updates on 256 instances, and how large its page is.
 
-The processor time counts, because a busy machine adds waiting. Exit code 1: a goal is missed. It needs 500 MB of disk for a
-minute.
+The processor time counts, because a busy machine adds waiting. Exit code 1: a goal is missed. It needs 500 MB of disk.
 
     .venv/bin/python benchmarks/report.py
 """
