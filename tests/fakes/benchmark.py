@@ -11,11 +11,13 @@ from pathlib import Path
 LONG_S = 900
 
 
-def hold_on() -> None:
+def hold_on(until: int = -1) -> None:
     if "LIFELINE" in os.environ:
         line = os.open(os.environ["LIFELINE"], os.O_WRONLY)
         os.set_inheritable(line, True)
         os.write(line, b"%d\n" % os.getpid())
+    if until >= 0:
+        os.close(until)
     time.sleep(LONG_S)
 
 
@@ -31,9 +33,12 @@ def main(behaviour: str) -> int:
             os.setsid()
         hold_on()
     elif behaviour == "leave":  # a child that outlives it
+        until, held = os.pipe()
         if not os.fork():
             os.setsid()
-            hold_on()
+            hold_on(held)
+        os.close(held)
+        os.read(until, 1)  # until it holds the line
     elif behaviour == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
     elif behaviour == "fail":
