@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 import numpy as np
 
 from ipulaunch.configs.runs.events import Replaced, Replacement, Validating
-from ipulaunch.data_pipeline.order import validation_batch
 from ipulaunch.data_pipeline.parallel import throttled
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.data_pipeline.stream import training_stream, validation_stream
@@ -35,7 +34,7 @@ def training_feed(instance: Instance, source: Source, updates: range, trace: Opt
 
 def validation_feed(instance: Instance, source: Source) -> Feed:
     """The micro-batches of this instance in one pass over a validation set."""
-    batch = validation_batch(instance.settings, instance.batch)
+    batch = instance.validation_batch
     stream = validation_stream(source, batch, instance.backend.replicas, threads=instance.threads)
     return Feed(instance.sent(stream), _maker(source))
 

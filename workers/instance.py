@@ -11,7 +11,7 @@ import tensorflow as tf
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import Times, WarningEvent
 from ipulaunch.configs.runs.job import Job
-from ipulaunch.data_pipeline.order import Shuffle, shuffle_of
+from ipulaunch.data_pipeline.order import Shuffle, shuffle_of, validation_batch
 from ipulaunch.data_pipeline.sources.normalise import as_sent
 from ipulaunch.topology import Batch
 from ipulaunch.topology.capacity.energy import energy_in
@@ -46,6 +46,10 @@ class Instance:
     @property
     def batch(self) -> Batch:
         return self.plan.batch
+
+    @property
+    def validation_batch(self) -> Batch:
+        return validation_batch(self.settings, self.batch)
 
     @property
     def writes(self) -> bool:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ipulaunch.configs.errors import DataError, JobError, NotReadyError, SettingsError
 from ipulaunch.configs.settings.estimators import PLAIN, check_accumulation
-from ipulaunch.data_pipeline.order import validation_batch, validation_ids
+from ipulaunch.data_pipeline.order import validation_ids
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.planning.host_events import HostEvents, in_calls_of
 from ipulaunch.workers.feeds import training_feed, validation_feed, validation_progress
@@ -106,7 +106,7 @@ class EstimatorTrainer(Trainer):
     def evaluate(self, checkpoint: Optional[Path], source: Source) -> Optional[Row]:
         instance, estimators = self.instance, self.estimators
         newest = self.directory.newest_of(str(checkpoint))
-        batch = validation_batch(instance.settings, instance.batch)
+        batch = instance.validation_batch
         steps = -(-source.samples // batch.global_size)
         whole = estimators.evaluation_steps(steps)
 

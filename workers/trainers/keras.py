@@ -10,7 +10,6 @@ import numpy as np
 
 from ipulaunch.configs.errors import DataError
 from ipulaunch.configs.runs.checkpoints import found_in
-from ipulaunch.data_pipeline.order import validation_batch
 from ipulaunch.data_pipeline.sources.source import Source
 from ipulaunch.topology.planning.host_events import HostEvents
 from ipulaunch.workers.feeds import tracing, training_feed, validation_feed, validation_progress
@@ -110,7 +109,7 @@ class KerasTrainer(Trainer):
     def _validate(self, source: Source) -> Dict[str, float]:
         instance = self.instance
         feed = validation_feed(instance, source)
-        micro_size = validation_batch(instance.settings, instance.batch).micro_size
+        micro_size = instance.validation_batch.micro_size
         return instance.backend.validate(self.trained, feed, source.samples, micro_size, validation_progress(instance))
 
     def load(self, source: Source) -> None:
