@@ -9,7 +9,7 @@ import functools
 import hashlib
 import struct
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -91,9 +91,9 @@ def staged_share(
     return copies, index._replace(paths=Paths(places), offsets=offsets, packed=packed, staged=records)
 
 
-def _blocks(reader: RecordReader, file: int, records: Sequence[int], tolerant: bool) -> Iterator[Buffer]:
+def _blocks(reader: RecordReader, file: int, records: np.ndarray, tolerant: bool) -> Iterator[Buffer]:
     """The bytes of these records of a file, each checked."""
-    for record in map(int, records):
+    for record in records.tolist():
         length = int(reader.index.lengths[record])
         header = struct.pack("<Q", length)
         yield header + struct.pack("<I", masked_crc(header))

@@ -14,7 +14,6 @@ from ipulaunch.launcher.engines.engine import CommandRequest, Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.environment import about_secrets, refuse_secrets, variables_to_forward
 from ipulaunch.launcher.launch.program import Program
-from ipulaunch.launcher.launch.workload_planning import plan_workload
 from ipulaunch.topology.planning.solver import Solution
 
 
@@ -38,15 +37,10 @@ class Launch(NamedTuple):
         return self.program.survival if self.program is not None else Survival()
 
 
-def launch_workload(resolved: Resolved, options: LaunchOptions, engine: Engine, run_dir: Optional[Path]) -> Launch:
-    """The launch of one of our workloads; with a run directory, the instances take their job from there."""
-    return launch_planned(plan_workload(resolved, options, engine), resolved, options, engine, run_dir)
-
-
 def launch_planned(
     solution: Solution, resolved: Resolved, options: LaunchOptions, engine: Engine, run_dir: Optional[Path]
 ) -> Launch:
-    """The launch of a workload that has a plan already."""
+    """The launch of a workload that has a plan; with a run directory, the instances take their job from there."""
     workload, settings = resolved.workload, resolved.settings
     if engine.is_here and run_dir is not None:  # what is only printed may be for a machine that has the data
         from ipulaunch.launcher.launch.needs import require_data, require_python

@@ -1,9 +1,11 @@
-"""From the settings of a workload and the launch options to the plan, with the checks of both."""
+"""From the settings of a workload and the launch options to the plan, with the checks of both, and to the launch."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+from pathlib import Path
+from typing import Optional
 
 from ipulaunch.configs.errors import SettingsError
 from ipulaunch.configs.settings.workloads import Resolved
@@ -11,6 +13,7 @@ from ipulaunch.launcher.engines import discovery
 from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.launch.examination import examine
+from ipulaunch.launcher.launch.launch import Launch, launch_planned
 from ipulaunch.launcher.launch.order_facts import order_facts
 from ipulaunch.launcher.launch.planning import UnnamedHosts, plan_for, require_names
 from ipulaunch.topology.planning.refusals import check_pipeline, refuse_before_sdk
@@ -58,3 +61,8 @@ def plan_workload(
     facts, messages = examine(resolved, solution.plan, engine.is_rehearsal)
     facts += order_facts(settings, len(solution.plan.hosts))
     return solution._replace(training=tuple(facts), messages=(*solution.messages, *messages))
+
+
+def launch_workload(resolved: Resolved, options: LaunchOptions, engine: Engine, run_dir: Optional[Path]) -> Launch:
+    """The launch of one of our workloads."""
+    return launch_planned(plan_workload(resolved, options, engine), resolved, options, engine, run_dir)

@@ -170,8 +170,9 @@ def _best(curve: Curve, is_higher: bool) -> Optional[float]:
 def _reached(story: RunStory, curve: Curve, target: Optional[float], is_higher: bool) -> Reached:
     if target is None:
         return Reached(None, None)
-    is_there = (lambda value: value >= target) if is_higher else (lambda value: value <= target)
-    update = next((update for update, value in zip(curve.updates, curve.values) if is_there(value)), None)
+    sign = 1 if is_higher else -1
+    reached = (update for update, value in zip(curve.updates, curve.values) if sign * value >= sign * target)
+    update = next(reached, None)
     return Reached(update, None if update is None else _seconds_at(story, update))
 
 

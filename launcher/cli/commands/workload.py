@@ -17,7 +17,7 @@ from ipulaunch.launcher.cli.options import (
 from ipulaunch.launcher.cli.settings_options import settings_from, settings_options, workload_command
 from ipulaunch.launcher.engines.registry import choose_engine, refuse_silent_rehearsal
 from ipulaunch.launcher.launch.earlier_runs import about_resume, with_resume
-from ipulaunch.launcher.launch.launch import launch_workload
+from ipulaunch.launcher.launch.workload_planning import launch_workload
 from ipulaunch.launcher.show.messages import show_messages
 
 

@@ -30,7 +30,8 @@ file_counts = st.one_of(
     st.lists(st.integers(0, 40), min_size=1, max_size=7),
     st.builds(lambda files, seed, huge: [*uneven(files, seed), huge, 0], st.integers(0, 7), seeds, st.just(20000)),
 ).filter(any)
-shuffles = st.builds(Shuffle, seeds, st.sampled_from([1, 1, 3, 16]), st.integers(1, 4))
+# Shares have tests of their own: hosts divide the replicas of a batch evenly.
+shuffles = st.builds(Shuffle, seeds, st.sampled_from([1, 1, 3, 16]), st.integers(1, 4), st.booleans(), st.just(1))
 instance_counts = st.integers(1, 64)
 
 

@@ -15,7 +15,8 @@ from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.openmpi import OpenMpi
 from ipulaunch.launcher.engines.poprun import Poprun
 from ipulaunch.launcher.launch.elastic import planned_without
-from ipulaunch.launcher.launch.launch import Launch, launch_again, launch_workload
+from ipulaunch.launcher.launch.launch import Launch, launch_again
+from ipulaunch.launcher.launch.workload_planning import launch_workload
 from ipulaunch.launcher.runs import attending
 from ipulaunch.launcher.show.display import Display
 from ipulaunch.launcher.supervise.endings import read_endings

@@ -12,7 +12,7 @@ from ipulaunch.launcher.engines.engine import Engine
 from ipulaunch.launcher.engines.launch_options import LaunchOptions
 from ipulaunch.launcher.engines.openmpi import OpenMpi
 from ipulaunch.launcher.engines.poprun import Poprun
-from ipulaunch.launcher.launch.launch import launch_workload
+from ipulaunch.launcher.launch.workload_planning import launch_workload
 
 ENGINES = [pytest.param(engine(), id=engine.__name__) for engine in (OpenMpi, Poprun, Direct)]
 
