@@ -6,7 +6,7 @@ from typing import List, NamedTuple, Tuple
 
 from ipulaunch.configs.text import some
 from ipulaunch.launcher.report.comparison import ENVIRONMENT, PLAN, SETTINGS, Comparison, Difference
-from ipulaunch.launcher.report.how_it_went import longest_wait
+from ipulaunch.launcher.report.how_it_went import wait_of
 
 _CLEAR = 0.05  # of a throughput; less is noise on most machines
 _CLOSE = 0.01  # of a measure, relative to the larger one
@@ -88,7 +88,7 @@ def _throughput(comparison: Comparison, number: int) -> List[Effect]:
     causes = _causes(comparison, number, THROUGHPUT)
     word = "faster" if ratio > 1 else "slower"
     text = f"{abs(ratio - 1):.0%} {word} than {comparison.names[0]}"
-    own, first = (longest_wait(comparison.stories[each]) for each in (number, 0))
+    own, first = (wait_of(comparison.stories[each]) for each in (number, 0))
     if own is not None and first is not None and abs(own - first) > _CLEAR:
         text += f"; it waits for data {own:.0%} of the time, and {comparison.names[0]} {first:.0%}"
     advice = (

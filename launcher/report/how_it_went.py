@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipulaunch.configs.errors import INTERRUPTED, StoppedError
+from ipulaunch.configs.runs.times import longest_wait, waiting_share
 from ipulaunch.configs.text import counted, duration, utc
 from ipulaunch.launcher.report.drawing import Panel, Series, Tick, draw, number_text
 from ipulaunch.launcher.report.measures import LEARNING_RATE, SINCE_LAST, THROUGHPUT, VALIDATION, Measures
@@ -95,14 +96,13 @@ def times(story: RunStory) -> List[Share]:
 
 def waiting_for_data(records: InstanceRecords) -> Optional[float]:
     """The part of its time, validation apart, that an instance waits for data, where it records that."""
-    training_s = sum(records.seconds.values()) - records.seconds.get("validation", 0.0)
-    return min(1.0, records.seconds.get("data", 0.0) / training_s) if training_s > 0 else None
+    return waiting_share(records.seconds) if records.seconds else None
 
 
-def longest_wait(story: RunStory) -> Optional[float]:
-    """That of the instance that waits longest: updates take all instances together, so it holds up the others."""
-    found = (waiting_for_data(records) for records in story.instances)
-    return max((share for share in found if share is not None), default=None)
+def wait_of(story: RunStory) -> Optional[float]:
+    """That of the instance that waits longest."""
+    recorded = [records.seconds for records in story.instances if records.seconds]
+    return longest_wait(recorded) if recorded else None
 
 
 def _share(records: InstanceRecords, name: str) -> float:

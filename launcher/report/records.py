@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional
+from typing import BinaryIO, Dict, Iterator, List, Optional
 
 from ipulaunch.configs.runs.directory import RunDirectory
 from ipulaunch.configs.runs.events import (
@@ -13,6 +13,7 @@ from ipulaunch.configs.runs.events import (
     Log,
     Resumed,
     Started,
+    Times,
     Training,
     Update,
     Validation,
@@ -50,7 +51,7 @@ class InstanceRecords:
     training: Optional[Training] = None
     resumed: Optional[Resumed] = None
     last: Optional[Event] = None  # an Update or a Log
-    seconds: Dict[str, float] = field(default_factory=dict)  # of what an update consists of
+    seconds: Dict[str, float] = field(default_factory=dict)  # of each part of its work
     moments: List[Moment] = field(default_factory=list)
     warnings: Dict[str, int] = field(default_factory=dict)  # how often each was given
     first_s: float = 0.0
@@ -100,14 +101,6 @@ def read_records(run: RunDirectory, instance: int, most_bytes: int) -> InstanceR
     return found
 
 
-def seconds_in(record: Mapping[str, Any]) -> Dict[str, float]:
-    """What a record of kind "times" says about the seconds of the updates since the one before it."""
-    seconds = record.get("seconds")
-    if record.get("event") != "times" or not isinstance(seconds, dict):
-        return {}
-    return {name: float(value) for name, value in seconds.items() if type(value) in (int, float) and 0 <= value < 1e12}
-
-
 def _all_lines(file: BinaryIO) -> Iterator[List[bytes]]:
     """The whole lines of a file, many at once."""
     rest = b""
@@ -145,13 +138,13 @@ def _note_time(found: InstanceRecords, before_s: float, now_s: float) -> None:
 
 def _take(found: InstanceRecords, line: bytes, now_s: float) -> None:
     try:
-        record = parse_json(line)
-        event = read_event(record)
+        event = read_event(parse_json(line))
     except ValueError:
         return
-    for name, seconds in seconds_in(record).items():
-        found.seconds[name] = found.seconds.get(name, 0.0) + seconds
-    if isinstance(event, Started):
+    if isinstance(event, Times):
+        for part, seconds in event.seconds.items():
+            found.seconds[part] = found.seconds.get(part, 0.0) + seconds
+    elif isinstance(event, Started):
         found.started = event
     elif isinstance(event, Training):
         found.training = event

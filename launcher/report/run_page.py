@@ -95,7 +95,7 @@ def _head(story: RunStory) -> List[Tuple[str, str]]:
     leader = story.instances[0]
     total = leader.training.total_updates if leader.training else 0
     rates = how_it_went.rates(story)
-    waits = how_it_went.longest_wait(story)
+    waits = how_it_went.wait_of(story)
     return [
         ("workload", f"{plan.workload} on {plan.system}{_on_what(story)}" if plan else ""),
         ("began", utc(first_s) if first_s else ""),

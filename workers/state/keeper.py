@@ -121,7 +121,7 @@ class Keeper:
 def _was_kept_out(run: RunDirectory) -> bool:
     """Whether earlier attempts at a run have neither read nor written a checkpoint.
 
-    Every further attempt is told to continue from where its checkpoints go, also when those that lie there are the
+    The launcher lets every further attempt continue from where its checkpoints go, also if those that lie there are the
     reason why the first one was refused.
     """
     paths = [run.attempt(number).events(0) for number in run.earlier_attempts()]

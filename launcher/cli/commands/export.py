@@ -72,8 +72,8 @@ def _export_workload(workload: str) -> click.Command:
     @settings_options(workload)
     def export(**values: Any) -> None:
         output = {name: values.pop(name) for name in ("dry_run", "as_json")}
-        engine_asked = engine_from(values)
-        engine = _engine(engine_asked, is_named=values["rehearsal"] is not None)
+        engine_given = engine_from(values)
+        engine = _engine(engine_given, is_named=values["rehearsal"] is not None)
         options = _options_from(values, values.pop(_WEIGHTS))
         values.pop("engine")
         resolved = settings_from(workload, values, on_cpus=engine.is_rehearsal)

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 import pytest
 
 from ipulaunch.configs.runs.directory import RunDirectory
-from ipulaunch.launcher.report.records import InstanceRecords, read_records, seconds_in
+from ipulaunch.launcher.report.records import InstanceRecords, read_records
 
 SECOND = 10**9
 
@@ -45,14 +45,14 @@ def test_the_last_update_counts_and_times_are_added(run: RunDirectory) -> None:
     "record",
     [
         {"event": "times"},
-        {"event": "times", "seconds": [1]},
-        {"event": "times", "seconds": {"data": "long"}},
-        {"event": "times", "seconds": {"data": -1.0, "device": float("nan"), "other": True}},
-        {"event": "log", "seconds": {"data": 1.0}},
+        {"event": "times", "update": 1},
+        {"event": "times", "update": 1, "seconds": [1]},
+        {"event": "times", "update": 1, "seconds": {"data": "long"}},
+        {"event": "times", "update": 1, "seconds": {"data": -1.0, "device": 1.0}},
     ],
 )
-def test_what_says_nothing_of_times_adds_nothing(record: Any) -> None:
-    assert seconds_in(record) == {}
+def test_what_says_nothing_of_times_adds_nothing(record: Dict[str, Any], run: RunDirectory) -> None:
+    assert read(run, line(1, **record)).seconds == {}
 
 
 def test_the_longest_silence_is_known(run: RunDirectory) -> None:
