@@ -112,7 +112,7 @@ def measured(comparison: Comparison, seconds: float) -> float:
 
     shares = tuple(sorted(os.sched_getaffinity(0)))
     pipelines = {
-        name: open_pipelines(Task(comparison.workload, str(directory), 0, 1, shares))[0][name]
+        name: open_pipelines(Task(comparison.workload, str(directory), 0, 1, shares)).pipelines[name]
         for name, directory in (("ours", comparison.ours), ("reference", comparison.conventional))
     }
     spent: Dict[str, List[float]] = {name: [] for name in pipelines}

@@ -82,7 +82,9 @@ def in_global_order(parts: List[np.ndarray], batch: Batch) -> List[int]:
 mixes = st.lists(st.builds(File, st.integers(0, 9), st.booleans()), min_size=1, max_size=12).filter(
     lambda files: sum(file.records for file in files) >= 8
 )
-shuffles = st.builds(Shuffle, st.integers(0, 2**32 - 1), st.sampled_from([1, 1, 3, 16]), st.integers(1, 4))
+shuffles = st.builds(
+    Shuffle, st.integers(0, 2**32 - 1), st.sampled_from([1, 1, 3, 16]), st.integers(1, 4), st.booleans(), st.just(1)
+)
 
 
 @st.composite

@@ -61,8 +61,9 @@ def pictures(directory: Path, count: int = 40) -> None:
 )
 def test_every_pipeline_delivers_without_end(workload: str, make: Any, size: int, tmp_path: Path) -> None:
     make(tmp_path)
-    pipelines, record_mb = open_pipelines(Task(workload, str(tmp_path), 0, 1, (0,)))
-    assert set(pipelines) == set(PIPELINES) and 0 < record_mb < 1
+    opened = open_pipelines(Task(workload, str(tmp_path), 0, 1, (0,)))
+    pipelines = opened.pipelines
+    assert set(pipelines) == set(PIPELINES) and 0 < opened.record_mb < 1
     for name in ("ours", "reference"):
         batches = pipelines[name]()
         assert [next(batches) for _ in range(8)] == [size] * 8
@@ -77,7 +78,7 @@ def test_a_set_that_is_not_there_is_a_data_error(tmp_path: Path) -> None:
 
 def test_a_set_that_is_too_small_for_a_batch_is_refused_as_a_training_would(tmp_path: Path) -> None:
     pictures(tmp_path, 20)
-    pipelines, _ = open_pipelines(Task("imagenet", str(tmp_path), 0, 2, (0,)))
+    pipelines = open_pipelines(Task("imagenet", str(tmp_path), 0, 2, (0,))).pipelines
     with pytest.raises(SettingsError, match="20 training samples") as caught:
         next(pipelines["ours"]())
     assert caught.value.hint and caught.value.exit_code == 6
@@ -98,7 +99,7 @@ def damage(path: Path) -> None:
 def test_a_damaged_set_is_named(workload: str, make: Any, file: str, place: str, tmp_path: Path) -> None:
     make(tmp_path)
     damage(tmp_path / file)
-    pipelines, _ = open_pipelines(Task(workload, str(tmp_path), 0, 1, (0,)))
+    pipelines = open_pipelines(Task(workload, str(tmp_path), 0, 1, (0,))).pipelines
     with pytest.raises(DataError, match=re.escape(f"{tmp_path / file}, {place}")):
         exhaust(pipelines["ours"]())
     with pytest.raises(DataError, match=re.escape(f"{tmp_path} cannot be read: ")) as caught:
@@ -113,7 +114,7 @@ def exhaust(batches: Iterator[int]) -> None:
 
 def test_a_record_without_an_image_is_named(tmp_path: Path) -> None:
     write_records(tmp_path / "train-00000-of-00001", [encode_example({"image/class/label": [1]})] * 16)
-    pipelines, _ = open_pipelines(Task("imagenet", str(tmp_path), 0, 1, (0,)))
+    pipelines = open_pipelines(Task("imagenet", str(tmp_path), 0, 1, (0,))).pipelines
     for name in PIPELINES:
         with pytest.raises(DataError):
             next(pipelines[name]())
