@@ -66,6 +66,7 @@ def test_contents_of_a_run(tmp_path: Path, make_launch: MakeLaunch, display: Dis
     assert run_launch(launch, path, display) == 0
     run = RunDirectory(path)
     assert _names(path) == [
+        "asked.json",
         "command.txt",
         "endings.jsonl",
         "engine.txt",
@@ -296,4 +297,11 @@ def test_command_that_was_run_is_the_one_that_was_printed(ipulaunch: Run, fake_m
     printed = ipulaunch(*words, "--dry-run", "--", "true", "a b").out
     assert ipulaunch(*words, "--run-dir", "mine", "--", "true", "a b").code == 0
     recorded = (tmp_path / "mine" / "command.txt").read_text(encoding="utf-8")
-    assert recorded.replace(f" --run-dir {shlex.quote(str(tmp_path / 'mine'))}", "") == printed != recorded
+    for of_a_run in (
+        f" --run-dir {shlex.quote(str(tmp_path / 'mine'))}",
+        "IPULAUNCH_ATTEMPT=1 ",
+        " -x IPULAUNCH_ATTEMPT",
+    ):
+        assert of_a_run in recorded and of_a_run not in printed
+        recorded = recorded.replace(of_a_run, "")
+    assert recorded == printed

@@ -268,7 +268,8 @@ def test_bench_is_a_table_and_ratios(task: Any, ipulaunch: Run) -> None:
             "ours / usual: 10.23 +-5%",
         ],
     )
-    assert seen()["options"] == {"workload": "cosmoflow", "data_dir": None, "instances": 1, "seconds": 2.0}
+    options = {"workload": "cosmoflow", "data_dir": None, "instances": 1, "seconds": 2.0, "cold": False}
+    assert seen()["options"] == options
 
 
 def test_progress_is_a_line_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
