@@ -101,6 +101,7 @@ def stop(number, frame):
 if attempt == 1:
     sys.exit(3 * index)
 if attempt == 2 and index == 0:
+    await_file(pathlib.Path("ready-2-1"))  # the other one gets TERM from now on
     sys.exit(75)
 if attempt < 4:
     signal.signal(signal.SIGUSR1 if attempt == 3 else signal.SIGTERM, stop)
